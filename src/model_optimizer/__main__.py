@@ -1,0 +1,3 @@
+from model_optimizer.cli import main
+
+main()

@@ -1,0 +1,58 @@
+"""The command line: reads arguments, calls one stage, prints its answer. Decides nothing."""
+
+import sys
+from typing import TYPE_CHECKING, NoReturn
+
+if TYPE_CHECKING:
+    from model_optimizer.core import MoptError
+
+__all__ = ["main"]
+
+
+def main() -> NoReturn:
+    """Run `mopt` with the arguments of this process. Errors become one message and an exit code."""
+    import click
+
+    from model_optimizer.core import MoptError, UsageError
+
+    from .app import app
+
+    try:
+        sys.exit(app(standalone_mode=False, prog_name="mopt") or 0)
+    except MoptError as error:
+        _report(error)
+    except click.UsageError as error:
+        command = error.ctx.command_path if error.ctx else "mopt"
+        _report(UsageError(error.format_message(), hint=(f"see `{command} --help`",)))
+    except click.ClickException as error:
+        _report(UsageError(error.format_message()))
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("stopped", err=True)
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.stderr.close()
+        sys.exit(0)
+    except Exception:  # noqa: BLE001 - the one place where a bug of ours is met
+        _report_bug()
+
+
+def _report(error: "MoptError") -> NoReturn:
+    import click
+
+    from .render import error_json, error_text
+
+    if "--json" in sys.argv:
+        click.echo(error_json(error), nl=False)
+    else:
+        click.echo(error_text(error), nl=False, err=True)
+    sys.exit(error.exit_code)
+
+
+def _report_bug() -> NoReturn:
+    import traceback
+
+    import click
+
+    traceback.print_exc()
+    click.echo("\nThis is a bug in mopt. Please report it with the lines above.", err=True)
+    sys.exit(70)

@@ -1,0 +1,99 @@
+"""Options that mean the same in every command, and the types that read them."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from model_optimizer.core import Lengths, UsageError, lengths, units
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+class LengthsType(click.ParamType):
+    name = "DIST"
+
+    def convert(
+        self, value: str | Lengths, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Lengths:
+        return value if isinstance(value, Lengths) else lengths.parse(value)
+
+
+class BytesType(click.ParamType):
+    name = "BYTES"
+
+    def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        return value if isinstance(value, int) else units.parse_bytes(value)
+
+
+class SecondsType(click.ParamType):
+    name = "TIME"
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        return value if isinstance(value, float) else units.parse_seconds(value)
+
+
+class PositiveFloat(click.ParamType):
+    """A finite number above zero; `inf` too where `infinite` is set."""
+
+    name = "NUMBER"
+
+    def __init__(self, *, infinite: bool = False) -> None:
+        self._infinite = infinite
+
+    def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = float("nan")
+        option = param.opts[0] if param else "value"
+        if not number > 0 or (number == float("inf") and not self._infinite):
+            raise UsageError(f"{option} must be a number above zero, not `{value}`")
+        return number
+
+
+def as_json(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option("--json", "as_json", is_flag=True, help="Print the answer as JSON.")(function)
+
+
+def host_file(function: Callable[..., Any]) -> Callable[..., Any]:
+    return click.option(
+        "--host",
+        "host_file",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="A host saved by `mopt doctor --save`, instead of this machine.",
+    )(function)
+
+
+def together(*decorators: Decorator) -> Decorator:
+    """Several options as one decorator; they are listed in the order given."""
+
+    def apply(function: Callable[..., Any]) -> Callable[..., Any]:
+        for decorator in reversed(decorators):
+            function = decorator(function)
+        return function
+
+    return apply
+
+
+slo = together(
+    click.option("--ttft-ms", type=PositiveFloat(), help="Limit of the time to first token."),
+    click.option("--tpot-ms", type=PositiveFloat(), help="Limit of the time per output token."),
+    click.option("--e2e-ms", type=PositiveFloat(), help="Limit of the whole request."),
+    click.option(
+        "--percentile",
+        type=click.FloatRange(0, 100, min_open=True, max_open=True),
+        default=99,
+        show_default=True,
+        help="The percentile that the limits hold at.",
+    ),
+)
+
+load = together(
+    click.option("--prompt-tokens", type=LengthsType(), help="N, or a distribution of prompt lengths."),
+    click.option("--output-tokens", type=LengthsType(), help="N, or a distribution of output lengths."),
+    click.option("--qps", "--rate", type=PositiveFloat(infinite=True), help="Requests per second."),
+    click.option("--concurrency", type=click.IntRange(min=1), help="Requests in flight, in a closed loop."),
+    click.option("--requests", type=click.IntRange(min=1), help="How many requests."),
+)

@@ -1,0 +1,48 @@
+"""The only place where nouns become bytes and bytes become nouns."""
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from .errors import UsageError
+
+T = TypeVar("T")
+
+
+def schema(kind: type) -> str:
+    """The schema name of a noun: `plan/1` for Plan."""
+    words = "".join(f"_{c.lower()}" if c.isupper() else c for c in kind.__name__)
+    return f"{words.lstrip('_')}/1"
+
+
+def dumps(noun: object, *, with_schema: bool = True) -> str:
+    """Indented JSON with a final newline; `"schema": "<noun>/1"` comes first."""
+    builtins = msgspec.to_builtins(noun, str_keys=True)
+    if with_schema and isinstance(builtins, dict):
+        builtins = {"schema": schema(type(noun)), **builtins}
+    return msgspec.json.format(msgspec.json.encode(builtins), indent=2).decode() + "\n"
+
+
+def loads(text: bytes | str, kind: type[T], *, name: str = "input") -> T:
+    """Decode a noun; UsageError names the field when the text does not hold one."""
+    try:
+        raw: Any = msgspec.json.decode(text)
+        found = raw.get("schema") if isinstance(raw, dict) else None
+        if found is not None and found != schema(kind):
+            raise UsageError(
+                f"`{name}` holds `{found}`, not `{schema(kind)}`",
+                hint=("pass the file of the right kind, or make it again with this version",),
+            )
+        return msgspec.convert(raw, type=kind)
+    except msgspec.MsgspecError as error:
+        raise UsageError(f"`{name}` is not a valid {kind.__name__}", cause=(str(error),)) from error
+
+
+def load(path: Path, kind: type[T]) -> T:
+    """Read a noun from a file. Raises UsageError when it is missing or does not hold one."""
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise UsageError(f"`{path}` cannot be read", cause=(error.strerror or str(error),)) from error
+    return loads(content, kind, name=str(path))

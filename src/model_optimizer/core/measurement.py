@@ -1,0 +1,69 @@
+"""How fast, how stable: load points with percentiles, and the health of the client that made them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Percentiles:
+    """Milliseconds. A percentile that falls on a failed request is None, and `because` says so."""
+
+    p50: float | None = None
+    p90: float | None = None
+    p99: float | None = None
+    mean: float | None = None
+    p50_ci: tuple[float, float] | None = None
+    p99_ci: tuple[float, float] | None = None
+    because: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadPoint:
+    """One level of load. `target` is what was asked: `concurrency 8` or `20 requests/s poisson`.
+
+    The window is `window_s` long and leaves out warm-up and drain. `energy_j` is None where it could
+    not be measured; `energy_source` says how it was.
+    """
+
+    target: str
+    completed: int
+    failed: int
+    errors: Mapping[str, int] = field(default_factory=dict[str, int])
+    window_s: float
+    requests_per_s: float | None = None
+    input_tokens_per_s: float | None = None
+    output_tokens_per_s: float | None = None
+    goodput_requests_per_s: float | None = None
+    ttft_ms: Percentiles = field(default_factory=Percentiles)
+    tpot_ms: Percentiles = field(default_factory=Percentiles)
+    itl_ms: Percentiles = field(default_factory=Percentiles)
+    e2e_ms: Percentiles = field(default_factory=Percentiles)
+    tokens_counted_by: str | None = None
+    energy_j: float | None = None
+    energy_source: str = "not measurable here"
+    memory_bytes: int | None = None
+    memory_source: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientHealth:
+    """Could the client keep up? Lag and slip are in milliseconds, CPU a share of one core."""
+
+    cpu_share: float | None = None
+    loop_lag_ms_p99: float | None = None
+    schedule_slip_ms_p99: float | None = None
+    healthy: bool | None = None
+    because: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    points: tuple[LoadPoint, ...]
+    client: ClientHealth = field(default_factory=ClientHealth)
+    telemetry: Mapping[str, object] = field(default_factory=dict[str, object])
+    definitions: Mapping[str, str] = field(default_factory=dict[str, str])
+    vllm_bench: Mapping[str, float | int | None] = field(default_factory=dict[str, float | int | None])
+    host_digest: str | None = None
+    plan_digest: str | None = None
+    started: str | None = None
+    interrupted: bool = False

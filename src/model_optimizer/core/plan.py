@@ -1,0 +1,105 @@
+"""The decision: which engine, which scheme, which settings, and why each one."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .workload import Slo, Workload
+
+Source = Literal["user", "measured", "derived", "table", "assumed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """One decision and its reason. `name` is the engine's own word for it."""
+
+    name: str
+    value: str
+    because: str
+    source: Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Term:
+    """One part of the memory of an engine process."""
+
+    name: str
+    bytes: int
+    because: str
+    source: Source
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spread:
+    """Milliseconds at three places of a distribution; None where nothing honest can be said."""
+
+    p50: float | None = None
+    mean: float | None = None
+    p99: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """What is predicted. `interval` maps a field to the ends of its 80 % interval."""
+
+    memory: tuple[Term, ...] = ()
+    ttft_ms: Spread = field(default_factory=Spread)
+    tpot_ms: Spread = field(default_factory=Spread)
+    e2e_ms: Spread = field(default_factory=Spread)
+    output_tokens_per_s: float | None = None
+    input_tokens_per_s: float | None = None
+    requests_per_s: float | None = None
+    saturated: bool | None = None
+    bound: str | None = None
+    provenance: str = "assumed"
+    interval: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+
+    @property
+    def memory_bytes(self) -> int:
+        return sum(term.bytes for term in self.memory)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rejection:
+    """A combination that was considered and not taken."""
+
+    engine: str
+    scheme: str
+    parallel: str = "1"
+    reason: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """One way to serve one model. `path` names the tools that make the checkpoint, in order."""
+
+    feasible: bool = True
+    model: str
+    checkpoint: str
+    gpu: str | None = None
+    gpus: int = 0
+    host_digest: str | None = None
+    workload: Workload
+    slo: Slo
+    engine: str
+    engine_version: str | None = None
+    image: str | None = None
+    environment: str | None = None
+    scheme: str
+    format: str
+    path: tuple[str, ...] = ()
+    tensor_parallel: int = 1
+    pipeline_parallel: int = 1
+    data_parallel: int = 1
+    expert_parallel: int = 1
+    replicas: int = 1
+    settings: tuple[Setting, ...] = ()
+    estimate: Estimate = field(default_factory=Estimate)
+    rejected: tuple[Rejection, ...] = ()
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def setting(self, name: str) -> str | None:
+        """The value of a setting by name, None when the plan leaves it to the engine."""
+        return next((s.value for s in self.settings if s.name == name), None)

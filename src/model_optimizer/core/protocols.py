@@ -1,0 +1,108 @@
+"""What a plug-in must offer. The contracts in `testing/` check it; the file is the registration.
+
+A tool turns one format into another, an engine reads formats; neither names the other. A candidate
+is a path: the model's own format -> tool -> format -> ... -> engine.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from .artifact import Artifact
+from .finding import Finding
+from .host import Host
+from .model import ModelSpec
+from .plan import Plan, Setting, Term
+from .scheme import Scheme
+from .workload import Workload
+
+Progress = Callable[[str, float | None], None]
+"""Called with what is being done and the share done (0 to 1, None when it cannot be known)."""
+
+RunWorker = Callable[[str, str, Mapping[str, Any], Progress], Mapping[str, Any]]
+"""(environment, job, request, progress) -> result, as system.environments.run_worker."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """Bytes that a tool downloads, writes and holds in RAM at its peak."""
+
+    download_bytes: int = 0
+    disk_bytes: int = 0
+    memory_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How to start one server: a worker job in an environment, or a module run by its interpreter.
+
+    `job` names a file in workers/ and `request` is what it is handed; `arguments` are used instead
+    when the engine has its own command (`-m vllm...`). `served_name` is the model name that requests
+    use, `ready_path` answers 200 when the server is ready.
+    """
+
+    environment: str
+    job: str | None = None
+    request: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    arguments: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    served_name: str = "model"
+    ready_path: str = "/health"
+
+
+class Check(Protocol):
+    """A file in doctor/checks/. Its docstring's first line is its title."""
+
+    AFTER: tuple[str, ...]
+
+    def check(self, host: Host) -> Finding: ...
+
+
+class SchemeModule(Protocol):
+    """A file in schemes/."""
+
+    SCHEME: Scheme
+
+
+class Tool(Protocol):
+    """A file in quantize/ or convert/.
+
+    READS is the format it starts from, WRITES the format it makes for each scheme, TASKS what models
+    it handles, ENVIRONMENT where its worker runs, NEEDS how many bytes of RAM and disk it takes for a
+    model.
+    """
+
+    READS: str
+    WRITES: Mapping[str, str]
+    TASKS: frozenset[str]
+    ENVIRONMENT: str
+
+    def needs(self, model: ModelSpec, scheme: Scheme) -> Needs: ...
+
+    def make(
+        self, source: Artifact, scheme: Scheme, out: Path, *, run: RunWorker, progress: Progress
+    ) -> Artifact:
+        """Make `out` (which does not exist yet) and describe it. Raises ToolError."""
+        ...
+
+
+class Engine(Protocol):
+    """A file in engines/: how a plan becomes a running server.
+
+    READS maps a file format to the schemes that the engine computes in it. DEVICES are `cpu`, `gpu`.
+    """
+
+    TITLE: str
+    READS: Mapping[str, frozenset[str]]
+    TASKS: frozenset[str]
+    DEVICES: frozenset[str]
+    ENVIRONMENT: str
+
+    def memory(self, model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]: ...
+
+    def settings(
+        self, model: ModelSpec, scheme: Scheme, work: Workload, host: Host
+    ) -> tuple[Setting, ...]: ...
+
+    def launch(self, plan: Plan, port: int) -> Launch: ...

@@ -1,0 +1,46 @@
+"""A number format: how many bits weights, activations and KV cache have. Names no file format."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+Number = Literal["float", "int", "fp8", "fp4"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """What a candidate of this scheme must reach against its reference, with the source of it.
+
+    `recovery` is the least ratio of quality (for perplexity: reference / candidate); `top1` the least
+    share of positions whose most likely token agrees, near-ties apart; `cosine` the least mean cosine
+    of pooled vectors; `rank` the least share of neighbour lists that keep their first neighbour.
+    """
+
+    recovery: float
+    top1: float
+    cosine: float
+    rank: float
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scheme:
+    """`group_size` 0 means one scale a channel; `min_compute_capability` None means any GPU.
+
+    On a GPU below `native_compute_capability` the weights still load but are computed in 16 bits.
+    """
+
+    name: str
+    title: str
+    weight_bits: int
+    weight_number: Number
+    activation_bits: int
+    activation_number: Number
+    group_size: int = 0
+    kv_bits: int = 16
+    min_compute_capability: tuple[int, int] | None = None
+    native_compute_capability: tuple[int, int] | None = None
+    max_compute_capability: tuple[int, int] | None = None
+    needs_calibration: bool = False
+    quantizes_embeddings: bool = False
+    gate: Gate
+    source: str

@@ -1,0 +1,42 @@
+"""What will be asked of the model, and what counts as good enough."""
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .lengths import Lengths
+from .model import Task
+
+Arrivals = Literal["closed", "constant", "poisson", "gamma", "burst"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workload:
+    """Either `qps` (an open loop) or `concurrency` (a closed one) is given.
+
+    Lengths are in tokens. `shared_prefix` is the number of prompt tokens that all requests share.
+    """
+
+    task: Task = "generate"
+    arrivals: Arrivals = "closed"
+    qps: float | None = None
+    concurrency: int | None = None
+    requests: int | None = None
+    prompt_tokens: Lengths = field(default_factory=lambda: Lengths.fixed(128))
+    output_tokens: Lengths = field(default_factory=lambda: Lengths.fixed(32))
+    shared_prefix: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slo:
+    """Limits, each at `percentile`; None means that no limit was asked.
+
+    `quality` is the least recovery of the reference's quality that is accepted, 1.0 meaning equal;
+    None leaves it to the gate of each scheme.
+    """
+
+    ttft_ms: float | None = None
+    tpot_ms: float | None = None
+    e2e_ms: float | None = None
+    percentile: float = 99
+    error_rate: float = 0.0
+    quality: float | None = None
