@@ -11,7 +11,7 @@ from model_optimizer.core import Lengths, UsageError, lengths, units
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
-class LengthsType(click.ParamType):
+class LengthsType(click.ParamType[Any]):
     name = "DIST"
 
     def convert(
@@ -20,21 +20,21 @@ class LengthsType(click.ParamType):
         return value if isinstance(value, Lengths) else lengths.parse(value)
 
 
-class BytesType(click.ParamType):
+class BytesType(click.ParamType[Any]):
     name = "BYTES"
 
     def convert(self, value: str | int, param: click.Parameter | None, ctx: click.Context | None) -> int:
         return value if isinstance(value, int) else units.parse_bytes(value)
 
 
-class SecondsType(click.ParamType):
+class SecondsType(click.ParamType[Any]):
     name = "TIME"
 
     def convert(self, value: str | float, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        return value if isinstance(value, float) else units.parse_seconds(value)
+        return units.parse_seconds(str(value))
 
 
-class PositiveFloat(click.ParamType):
+class PositiveFloat(click.ParamType[Any]):
     """A finite number above zero; `inf` too where `infinite` is set."""
 
     name = "NUMBER"

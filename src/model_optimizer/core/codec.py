@@ -1,7 +1,7 @@
 """The only place where nouns become bytes and bytes become nouns."""
 
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -18,7 +18,7 @@ def schema(kind: type) -> str:
 
 def dumps(noun: object, *, with_schema: bool = True) -> str:
     """Indented JSON with a final newline; `"schema": "<noun>/1"` comes first."""
-    builtins = msgspec.to_builtins(noun, str_keys=True)
+    builtins: Any = msgspec.to_builtins(noun, str_keys=True)
     if with_schema and isinstance(builtins, dict):
         builtins = {"schema": schema(type(noun)), **builtins}
     return msgspec.json.format(msgspec.json.encode(builtins), indent=2).decode() + "\n"
@@ -28,7 +28,7 @@ def loads(text: bytes | str, kind: type[T], *, name: str = "input") -> T:
     """Decode a noun; UsageError names the field when the text does not hold one."""
     try:
         raw: Any = msgspec.json.decode(text)
-        found = raw.get("schema") if isinstance(raw, dict) else None
+        found = cast("dict[str, Any]", raw).get("schema") if isinstance(raw, dict) else None
         if found is not None and found != schema(kind):
             raise UsageError(
                 f"`{name}` holds `{found}`, not `{schema(kind)}`",
