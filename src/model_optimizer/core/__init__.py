@@ -16,8 +16,8 @@ from .verdict import Comparison, Verdict, worst
 from .workload import Slo, Workload
 
 __all__ = [
-    "Artifact", "AttentionKind", "Candidate", "Check", "ClientHealth", "Comparison", "Cpu", "Engine", "Estimate",
-    "Experts", "Fate", "Finding", "Gate", "Gpu", "Host", "HostError", "Launch", "LayerGroup", "Lengths",
+    "Artifact", "AttentionKind", "Candidate", "Check", "ClientHealth", "Comparison", "Cpu", "Engine",
+    "Estimate", "Experts", "Fate", "Finding", "Gate", "Gpu", "Host", "HostError", "Launch", "LayerGroup", "Lengths",
     "LoadPoint", "MadeBy", "Measurement", "ModelSpec", "MoptError", "Needs", "NoFeasiblePlan",
     "Percentiles", "Plan", "Progress", "Quantization", "Record", "Rejection", "Run", "RunWorker", "Scheme",
     "Setting", "Slo", "Source", "Spread", "Status", "Step", "Task", "Term", "Tool", "ToolError",

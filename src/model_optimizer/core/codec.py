@@ -16,12 +16,14 @@ def schema(kind: type) -> str:
     return f"{words.lstrip('_')}/1"
 
 
-def dumps(noun: object, *, with_schema: bool = True) -> str:
-    """Indented JSON with a final newline; `"schema": "<noun>/1"` comes first."""
-    builtins: Any = msgspec.to_builtins(noun, str_keys=True)
-    if with_schema and isinstance(builtins, dict):
-        builtins = {"schema": schema(type(noun)), **builtins}
-    return msgspec.json.format(msgspec.json.encode(builtins), indent=2).decode() + "\n"
+def to_builtins(noun: object) -> dict[str, Any]:
+    """A noun as plain dictionaries and lists; `"schema": "<noun>/1"` comes first."""
+    return {"schema": schema(type(noun)), **msgspec.to_builtins(noun, str_keys=True)}
+
+
+def dumps(noun: object) -> str:
+    """Indented JSON with a final newline."""
+    return msgspec.json.format(msgspec.json.encode(to_builtins(noun)), indent=2).decode() + "\n"
 
 
 def loads(text: bytes | str, kind: type[T], *, name: str = "input") -> T:
@@ -36,7 +38,11 @@ def loads(text: bytes | str, kind: type[T], *, name: str = "input") -> T:
             )
         return msgspec.convert(raw, type=kind)
     except msgspec.MsgspecError as error:
-        raise UsageError(f"`{name}` is not a valid {kind.__name__}", cause=(str(error),)) from error
+        raise UsageError(
+            f"`{name}` is not a valid {kind.__name__}",
+            cause=(str(error),),
+            hint=(f"it must be JSON with the fields of `{schema(kind)}`",),
+        ) from error
 
 
 def load(path: Path, kind: type[T]) -> T:
@@ -44,5 +50,9 @@ def load(path: Path, kind: type[T]) -> T:
     try:
         content = path.read_bytes()
     except OSError as error:
-        raise UsageError(f"`{path}` cannot be read", cause=(error.strerror or str(error),)) from error
+        raise UsageError(
+            f"`{path}` cannot be read",
+            cause=(error.strerror or str(error),),
+            hint=(f"name a file that holds a {kind.__name__} as JSON",),
+        ) from error
     return loads(content, kind, name=str(path))

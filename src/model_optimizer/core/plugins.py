@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from pkgutil import iter_modules
 from types import ModuleType
+from typing import Any
 
 from .errors import UsageError
 
@@ -39,6 +40,6 @@ def load(package: str, name: str) -> ModuleType:
     return import_module(f"{package}.{wanted}")
 
 
-def load_all(package: str) -> dict[str, ModuleType]:
-    """Every plug-in of a package by name, in the order of names."""
+def load_all(package: str) -> dict[str, Any]:
+    """Every plug-in of a package by name, in the order of names. What each offers is in protocols.py."""
     return {name: load(package, name) for name in names(package)}

@@ -1,0 +1,90 @@
+"""Every check must survive every recorded machine, and say something useful about it."""
+
+from pathlib import Path
+
+import pytest
+
+from model_optimizer.core import Cpu, Finding, Gpu, Host, codec, plugins
+from model_optimizer.doctor import examine
+from model_optimizer.doctor.run import order
+from model_optimizer.testing.contracts import check_contract
+
+CHECKS = plugins.load_all("model_optimizer.doctor.checks")
+HOSTS = sorted((Path(__file__).parents[1] / "hosts").glob("*.json"))
+HEALTHY = Host(
+    python="3.11.9",
+    cpu=Cpu(cores=8, features=("avx2", "avx512_vnni")),
+    memory_bytes=32 << 30,
+    memory_available_bytes=20 << 30,
+    disk_free_bytes=100 << 30,
+    driver_version="580.65.06",
+    driver_cuda=(13, 0),
+    gpus=(Gpu(name="NVIDIA H100 80GB HBM3", memory_bytes=80 << 30, compute_capability=(9, 0)),),
+)
+
+
+def statuses(host: Host) -> dict[str, str]:
+    return {finding.check: finding.status for finding in examine(host, CHECKS)}
+
+
+@pytest.mark.parametrize("name", CHECKS)
+def test_every_check_keeps_the_contract(name: str) -> None:
+    check_contract(name, CHECKS[name])
+
+
+@pytest.mark.parametrize("path", HOSTS, ids=lambda p: p.stem)
+def test_every_check_answers_on_every_recorded_host(path: Path) -> None:
+    for finding in examine(codec.load(path, Host), CHECKS):
+        assert finding.message, finding.check
+        assert finding.status not in ("fail", "warn") or finding.hint, f"{finding.check} gives no hint"
+
+
+def test_a_healthy_machine_is_healthy() -> None:
+    assert set(statuses(HEALTHY).values()) == {"ok"}
+
+
+def test_an_unreadable_machine_never_fails() -> None:
+    assert "fail" not in statuses(Host()).values()
+
+
+@pytest.mark.parametrize(
+    ("change", "check", "status"),
+    [
+        ({"python": "3.10.2"}, "python_supported", "fail"),
+        ({"python": "3.14.0"}, "python_supported", "warn"),
+        ({"memory_available_bytes": 1 << 30}, "memory_enough", "warn"),
+        ({"disk_free_bytes": 1 << 30}, "disk_enough", "warn"),
+        ({"cpu": Cpu(features=("avx2",))}, "cpu_vectors", "warn"),
+        ({"cpu": Cpu(features=("sse2",))}, "cpu_vectors", "fail"),
+        ({"driver_version": None, "gpus": ()}, "driver_present", "warn"),
+        ({"gpus": ()}, "gpu_visible", "fail"),
+        ({"gpus": None}, "gpu_visible", "unknown"),
+    ],
+)
+def test_a_fault_is_found_by_its_check(change: dict[str, object], check: str, status: str) -> None:
+    import dataclasses
+
+    assert statuses(dataclasses.replace(HEALTHY, **change))[check] == status  # pyright: ignore[reportArgumentType]
+
+
+def test_a_failed_check_silences_those_that_rest_on_it() -> None:
+    class Fails:
+        AFTER: tuple[str, ...] = ()
+
+        def check(self, host: Host) -> Finding:
+            return Finding(status="fail", message="no", hint="mend it")
+
+    class Rests:
+        AFTER = ("zzz_first",)
+
+        def check(self, host: Host) -> Finding:
+            raise AssertionError("must not run")
+
+    found = examine(Host(), {"aaa_second": Rests(), "zzz_first": Fails()})
+    assert [(f.check, f.status) for f in found] == [("zzz_first", "fail"), ("aaa_second", "skipped")]
+    assert found[1].message == "waits for `zzz_first`"
+
+
+def test_order_respects_what_a_check_comes_after() -> None:
+    names = order(CHECKS)
+    assert names.index("driver_present") < names.index("gpu_visible")
