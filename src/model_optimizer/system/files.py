@@ -1,0 +1,197 @@
+"""Files and folders that are either whole or not there, and errors about them in the user's words."""
+
+import errno
+import os
+import secrets
+import shutil
+import stat
+import sys
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from model_optimizer.core import HostError, UsageError
+from model_optimizer.core.units import show_bytes
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
+
+
+def data_home() -> Path:
+    """Where the product keeps what it makes for a user: MOPT_HOME, else the system's own place."""
+    if named := os.environ.get("MOPT_HOME"):
+        return Path(named).expanduser().absolute()
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support" / "model-optimizer"
+    base = os.environ.get("XDG_DATA_HOME")
+    return (Path(base) if base else Path.home() / ".local" / "share") / "model-optimizer"
+
+
+def write_atomic(path: Path, content: bytes | str) -> None:
+    """Write a file whole or not at all: a temporary name beside it, then a rename.
+
+    A device or pipe (`/dev/stdout`) is written to directly. Raises HostError.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    with _explained(path):
+        if path.exists() and not path.is_file() and not path.is_dir():
+            path.write_bytes(data)
+            return
+        path.parent.mkdir(parents=True, exist_ok=True)
+        target = path.resolve()
+        beside = _beside(target, "writing")
+        try:
+            _write_synced(beside, data)
+            beside.replace(target)
+        finally:
+            beside.unlink(missing_ok=True)
+
+
+@contextmanager
+def building(path: Path, *, replace: bool = False) -> Generator[Path]:
+    """Yield a new folder beside `path`; it takes that name on success and vanishes on failure.
+
+    What is at `path` already stays untouched until then. An existing folder that holds something is
+    refused with a UsageError unless `replace` is set.
+    """
+    path = path.absolute()
+    if not replace:
+        _refuse_existing(path)
+    beside = _beside(path, "building")
+    with _explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside.mkdir()
+    try:
+        with _explained(path, within=beside):
+            yield beside
+        rename_into_place(beside, path, replace=replace)
+    finally:
+        if beside.exists():
+            shutil.rmtree(beside, ignore_errors=True)
+
+
+def rename_into_place(temporary: Path, path: Path, *, replace: bool = True) -> None:
+    """Give a finished folder or file its name. With `replace`, what had it before is put back on failure."""
+    if not replace:
+        _refuse_existing(path)
+    with _explained(path):
+        if not path.is_dir() or path.is_symlink() or not temporary.is_dir():
+            temporary.replace(path)
+            return
+        old = _beside(path, "replaced")
+        path.rename(old)
+        try:
+            temporary.rename(path)
+        except OSError:
+            old.rename(path)
+            raise
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def free_bytes(path: Path) -> int | None:
+    """Room on the disk that holds `path`, which need not exist yet; None when it cannot be read."""
+    place = path.absolute()
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    try:
+        return shutil.disk_usage(place).free
+    except OSError:
+        return None
+
+
+def require_room(path: Path, wanted_bytes: int, what: str) -> None:
+    """Refuse to begin what the disk cannot hold. Unknown room is let pass."""
+    free = free_bytes(path)
+    if free is not None and free < wanted_bytes:
+        raise HostError(
+            f"{what} needs {show_bytes(wanted_bytes)} of disk, {show_bytes(free)} are free",
+            cause=(f"the disk that holds {path}",),
+            hint=("make room there, or set MOPT_HOME to a folder on a larger disk",),
+            reference="disk-full",
+        )
+
+
+def size_bytes(path: Path) -> int:
+    """What a file or folder takes on the disk (blocks, hard links counted once)."""
+    seen: set[tuple[int, int]] = set()
+    total = 0
+    for place in [path, *path.rglob("*")] if path.is_dir() else [path]:
+        with suppress(OSError):
+            found = place.lstat()
+            if (found.st_dev, found.st_ino) not in seen:
+                seen.add((found.st_dev, found.st_ino))
+                total += found.st_blocks * 512
+    return total
+
+
+@contextmanager
+def locked(path: Path, *, waiting: Callable[[], None] | None = None) -> Generator[None]:
+    """Hold the lock file `path`; one process at a time does. `waiting` is called once if it is held."""
+    import fcntl
+    import time
+
+    with _explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        stream = path.open("a")
+    with stream:
+        told = False
+        while True:
+            try:
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if waiting and not told:
+                    waiting()
+                told = True
+                time.sleep(0.2)
+        yield
+
+
+def host_error(error: OSError, path: Path) -> HostError:
+    """What the system said about `path`, as an error of ours."""
+    cause = (f"{error.strerror or error}: {error.filename or path}",)
+    if error.errno in _FULL:
+        return HostError(
+            f"the disk that holds `{path}` is full",
+            cause=cause,
+            hint=("make room and run it again; nothing half-written was left behind",),
+            reference="disk-full",
+        )
+    if error.errno in _REFUSED:
+        return HostError(
+            f"`{path}` cannot be written",
+            cause=cause,
+            hint=("choose another place, or mend the rights of that folder",),
+            reference="not-writable",
+        )
+    return HostError(f"`{path}` cannot be written", cause=cause, reference="not-writable")
+
+
+@contextmanager
+def _explained(path: Path, *, within: Path | None = None) -> Generator[None]:
+    """OSError to HostError. `within` limits it to a full or refusing disk: the rest is not ours to judge."""
+    try:
+        yield
+    except OSError as error:
+        if within is not None and error.errno not in _FULL | _REFUSED:
+            raise
+        raise host_error(error, path) from error
+
+
+def _refuse_existing(path: Path) -> None:
+    if path.is_dir() and not any(path.iterdir()):
+        return
+    if path.exists() or path.is_symlink():
+        raise UsageError(f"`{path}` exists already", hint=("name another place, or remove it first",))
+
+
+def _beside(path: Path, doing: str) -> Path:
+    return path.with_name(f".{path.name[:80]}.{doing}-{os.getpid()}-{secrets.token_hex(4)}")
+
+
+def _write_synced(path: Path, data: bytes) -> None:
+    with path.open("xb") as stream:
+        stream.write(data)
+        stream.flush()
+        if stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+            os.fsync(stream.fileno())

@@ -1,0 +1,172 @@
+"""Files and folders are whole or not there."""
+
+import errno
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from model_optimizer.core import HostError, UsageError
+from model_optimizer.system import files
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir())
+
+
+def test_write_atomic_writes_text_and_bytes_and_replaces(tmp_path: Path) -> None:
+    target = tmp_path / "new" / "plan.json"
+    files.write_atomic(target, "zwölf\n")
+    assert target.read_text(encoding="utf-8") == "zwölf\n"
+    files.write_atomic(target, b"\x00\x01")
+    assert target.read_bytes() == b"\x00\x01"
+    assert names(target.parent) == ["plan.json"]
+
+
+def test_write_atomic_keeps_the_old_file_when_it_fails(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target = tmp_path / "plan.json"
+    target.write_text("old")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(files.os, "fsync", full)
+    with pytest.raises(HostError, match="is full") as caught:
+        files.write_atomic(target, "new")
+    assert caught.value.reference == "disk-full"
+    assert target.read_text() == "old"
+    assert names(tmp_path) == ["plan.json"]
+
+
+def test_write_atomic_follows_a_link_and_writes_into_a_device(tmp_path: Path) -> None:
+    real = tmp_path / "real"
+    real.write_text("old")
+    link = tmp_path / "link"
+    link.symlink_to(real)
+    files.write_atomic(link, "new")
+    assert link.is_symlink()
+    assert real.read_text() == "new"
+    files.write_atomic(Path(os.devnull), "gone")
+    assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
+
+
+def test_a_place_below_a_file_is_a_host_error(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(HostError, match="cannot be written"):
+        files.write_atomic(tmp_path / "file" / "below", "x")
+    with (
+        pytest.raises(HostError, match="cannot be written"),
+        files.building(tmp_path / "file" / "below"),
+    ):
+        pass
+
+
+def test_building_gives_the_name_only_when_all_went_well(tmp_path: Path) -> None:
+    out = tmp_path / "artifact"
+    with files.building(out) as made:
+        assert made.parent == tmp_path
+        assert not out.exists()
+        (made / "weights").write_text("w")
+    assert names(tmp_path) == ["artifact"]
+    assert names(out) == ["weights"]
+
+
+@pytest.mark.parametrize("failure", [ValueError("bug"), KeyboardInterrupt()])
+def test_building_leaves_nothing_after_a_failure(tmp_path: Path, failure: BaseException) -> None:
+    out = tmp_path / "artifact"
+
+    def make() -> None:
+        with files.building(out) as made:
+            (made / "weights").write_text("half")
+            raise failure
+
+    with pytest.raises(type(failure)):
+        make()
+    assert names(tmp_path) == []
+
+
+def test_building_translates_a_full_disk_but_not_a_bug(tmp_path: Path) -> None:
+    with pytest.raises(HostError) as caught, files.building(tmp_path / "a"):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert caught.value.reference == "disk-full"
+    with pytest.raises(FileNotFoundError), files.building(tmp_path / "a"):
+        (tmp_path / "nowhere").read_text()
+    assert names(tmp_path) == []
+
+
+def test_building_never_removes_what_the_user_had_there(tmp_path: Path) -> None:
+    out = tmp_path / "mine"
+    out.mkdir()
+    (out / "thesis").write_text("years of work")
+    with pytest.raises(UsageError, match="exists already"), files.building(out):
+        pass
+    assert (out / "thesis").read_text() == "years of work"
+
+
+def test_building_replaces_when_told_and_keeps_the_old_one_on_failure(tmp_path: Path) -> None:
+    out = tmp_path / "env"
+    out.mkdir()
+    (out / "old").touch()
+    with pytest.raises(RuntimeError), files.building(out, replace=True):
+        raise RuntimeError
+    assert names(out) == ["old"]
+    with files.building(out, replace=True) as made:
+        (made / "new").touch()
+    assert names(out) == ["new"]
+    assert names(tmp_path) == ["env"]
+
+
+def test_an_empty_folder_may_be_built_into(tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    with files.building(tmp_path / "out") as made:
+        (made / "x").touch()
+    assert names(tmp_path / "out") == ["x"]
+
+
+def test_room_is_asked_of_the_disk_that_will_hold_it(tmp_path: Path) -> None:
+    place = tmp_path / "not" / "yet"
+    free = files.free_bytes(place)
+    assert free is not None
+    files.require_room(place, free // 2, "the environment")
+    with pytest.raises(HostError, match="the environment needs") as caught:
+        files.require_room(place, 1 << 60, "the environment")
+    assert caught.value.reference == "disk-full"
+    assert caught.value.exit_code == 3
+
+
+def test_size_counts_a_hard_link_once(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"x" * 100_000)
+    once = files.size_bytes(tmp_path)
+    os.link(tmp_path / "a", tmp_path / "b")
+    assert files.size_bytes(tmp_path) == once
+    assert once >= 100_000
+
+
+def test_data_home_follows_the_variables(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.delenv("MOPT_HOME", raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    if sys.platform == "linux":
+        assert files.data_home() == tmp_path / "model-optimizer"
+    monkeypatch.setenv("MOPT_HOME", str(tmp_path / "mine"))
+    assert files.data_home() == tmp_path / "mine"
+
+
+def test_a_lock_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:
+    lock = tmp_path / "lock"
+    script = (
+        "import sys; from pathlib import Path; from model_optimizer.system import files\n"
+        "with files.locked(Path(sys.argv[1]), waiting=lambda: print('waiting', flush=True)):\n"
+        "    print('held', flush=True)\n"
+    )
+    with files.locked(lock):
+        other = subprocess.Popen([sys.executable, "-c", script, str(lock)], stdout=subprocess.PIPE, text=True)
+        assert other.stdout
+        assert other.stdout.readline() == "waiting\n"
+    assert other.stdout.readline() == "held\n"
+    other.stdout.close()
+    assert other.wait(timeout=30) == 0
