@@ -2,6 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
+
+from .workload import Slo, Workload
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,52 +21,86 @@ class Percentiles:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadPoint:
-    """One level of load. `target` is what was asked: `concurrency 8` or `20 requests/s poisson`.
-
-    The window is `window_s` long and leaves out warm-up and drain. `energy_j` is None where it could
-    not be measured; `energy_source` says how it was.
-    """
-
-    target: str
-    completed: int
-    failed: int
-    errors: Mapping[str, int] = field(default_factory=dict[str, int])
-    window_s: float
-    requests_per_s: float | None = None
-    input_tokens_per_s: float | None = None
-    output_tokens_per_s: float | None = None
-    goodput_requests_per_s: float | None = None
-    ttft_ms: Percentiles = field(default_factory=Percentiles)
-    tpot_ms: Percentiles = field(default_factory=Percentiles)
-    itl_ms: Percentiles = field(default_factory=Percentiles)
-    e2e_ms: Percentiles = field(default_factory=Percentiles)
-    tokens_counted_by: str | None = None
-    energy_j: float | None = None
-    energy_source: str = "not measurable here"
-    memory_bytes: int | None = None
-    memory_source: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class ClientHealth:
-    """Could the client keep up? Lag and slip are in milliseconds, CPU a share of one core."""
+    """Could the client keep up? Lag and slip are in milliseconds, CPU a share of one core.
+
+    `ceiling_requests_per_s` is what one core of this client could send and read at these lengths.
+    """
 
     cpu_share: float | None = None
     loop_lag_ms_p99: float | None = None
     schedule_slip_ms_p99: float | None = None
+    ceiling_requests_per_s: float | None = None
     healthy: bool | None = None
     because: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LoadPoint:
+    """One level of load. `target` is what was asked: `concurrency 8` or `20 requests/s poisson`.
+
+    The window is `window_s` long and leaves out warm-up and drain; `window` says where it begins and
+    ends. `ttft_ms` and `e2e_ms` start at `start`; both starts are kept beside them. Percentiles and
+    `completed`, `failed` are of the requests that began in the window, rates of what finished in it.
+    `attainment` is the share of those requests that met every limit. `energy_j` is None where it could
+    not be measured; `energy_source` says how it was.
+    """
+
+    target: str
+    concurrency: int | None = None
+    qps: float | None = None
+    completed: int
+    failed: int
+    errors: Mapping[str, int] = field(default_factory=dict[str, int])
+    error_examples: Mapping[str, str] = field(default_factory=dict[str, str])
+    window_s: float
+    window: str | None = None
+    requests_per_s: float | None = None
+    input_tokens_per_s: float | None = None
+    output_tokens_per_s: float | None = None
+    goodput_requests_per_s: float | None = None
+    attainment: float | None = None
+    start: Literal["scheduled", "sent"] = "sent"
+    ttft_ms: Percentiles = field(default_factory=Percentiles)
+    tpot_ms: Percentiles = field(default_factory=Percentiles)
+    itl_ms: Percentiles = field(default_factory=Percentiles)
+    e2e_ms: Percentiles = field(default_factory=Percentiles)
+    ttft_from_scheduled_ms: Percentiles = field(default_factory=Percentiles)
+    ttft_from_sent_ms: Percentiles = field(default_factory=Percentiles)
+    e2e_from_scheduled_ms: Percentiles = field(default_factory=Percentiles)
+    e2e_from_sent_ms: Percentiles = field(default_factory=Percentiles)
+    tokens_counted_by: str | None = None
+    prompt_tokens_mean: float | None = None
+    prompt_tokens_drift: float | None = None
+    output_tokens_mean: float | None = None
+    tokens_per_chunk: float | None = None
+    energy_j: float | None = None
+    energy_source: str = "not measurable here"
+    memory_bytes: int | None = None
+    memory_source: str | None = None
+    client: ClientHealth = field(default_factory=ClientHealth)
+    vllm_bench: Mapping[str, float | int | None] = field(default_factory=dict[str, float | int | None])
+    notes: tuple[str, ...] = ()
+    interrupted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
+    """`client` is the least healthy of the points' clients, `vllm_bench` that of the last point."""
+
     points: tuple[LoadPoint, ...]
     client: ClientHealth = field(default_factory=ClientHealth)
     telemetry: Mapping[str, object] = field(default_factory=dict[str, object])
     definitions: Mapping[str, str] = field(default_factory=dict[str, str])
     vllm_bench: Mapping[str, float | int | None] = field(default_factory=dict[str, float | int | None])
+    url: str | None = None
+    model: str | None = None
+    api: str | None = None
+    workload: Workload | None = None
+    slo: Slo | None = None
+    seed: int | None = None
     host_digest: str | None = None
     plan_digest: str | None = None
     started: str | None = None
+    notes: tuple[str, ...] = ()
     interrupted: bool = False

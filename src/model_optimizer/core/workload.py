@@ -13,12 +13,14 @@ Arrivals = Literal["closed", "constant", "poisson", "gamma", "burst"]
 class Workload:
     """Either `qps` (an open loop) or `concurrency` (a closed one) is given.
 
+    `burstiness` is the shape of gamma arrivals: below 1 clusters, 1 is Poisson, above 1 evens out.
     Lengths are in tokens. `shared_prefix` is the number of prompt tokens that all requests share.
     """
 
     task: Task = "generate"
     arrivals: Arrivals = "closed"
     qps: float | None = None
+    burstiness: float = 1.0
     concurrency: int | None = None
     requests: int | None = None
     prompt_tokens: Lengths = field(default_factory=lambda: Lengths.fixed(128))
