@@ -6,7 +6,7 @@ from .finding import Finding, Status
 from .host import Cpu, Gpu, Host
 from .lengths import Lengths
 from .measurement import ClientHealth, LoadPoint, Measurement, Percentiles
-from .model import AttentionKind, Experts, LayerGroup, ModelSpec, Quantization, Task
+from .model import AttentionKind, Experts, LayerGroup, ModelSpec, Quantization, Task, Weight
 from .plan import Estimate, Plan, Rejection, Setting, Source, Spread, Term
 from .protocols import Check, Engine, Launch, Needs, Progress, RunWorker, Tool
 from .record import Candidate, Fate, Record
@@ -21,5 +21,5 @@ __all__ = [
     "LoadPoint", "MadeBy", "Measurement", "ModelSpec", "MoptError", "Needs", "NoFeasiblePlan",
     "Percentiles", "Plan", "Progress", "Quantization", "Record", "Rejection", "Run", "RunWorker", "Scheme",
     "Setting", "Slo", "Source", "Spread", "Status", "Step", "Task", "Term", "Tool", "ToolError",
-    "UsageError", "Verdict", "Workload", "worst",
+    "UsageError", "Verdict", "Weight", "Workload", "worst",
 ]  # fmt: skip
