@@ -17,8 +17,8 @@ from .workload import Slo, Workload
 
 __all__ = [
     "Artifact", "AttentionKind", "Candidate", "Check", "ClientHealth", "Comparison", "Cpu", "Engine",
-    "Estimate", "Experts", "Fate", "Finding", "Gate", "Gpu", "Host", "HostError", "Launch", "LayerGroup", "Lengths",
-    "LoadPoint", "MadeBy", "Measurement", "ModelSpec", "MoptError", "Needs", "NoFeasiblePlan",
+    "Estimate", "Experts", "Fate", "Finding", "Gate", "Gpu", "Host", "HostError", "Launch", "LayerGroup",
+    "Lengths", "LoadPoint", "MadeBy", "Measurement", "ModelSpec", "MoptError", "Needs", "NoFeasiblePlan",
     "Percentiles", "Plan", "Progress", "Quantization", "Record", "Rejection", "Run", "RunWorker", "Scheme",
     "Setting", "Slo", "Source", "Spread", "Status", "Step", "Task", "Term", "Tool", "ToolError",
     "UsageError", "Verdict", "Weight", "Workload", "worst",
