@@ -1,0 +1,30 @@
+"""4-bit integer weights in groups of 128, errors compensated column by column (GPTQ)."""
+
+from model_optimizer.core import Gate, Scheme
+
+SCHEME = Scheme(
+    name="gptq_int4",
+    title="W4A16 by GPTQ",
+    weight_bits=4,
+    weight_number="int",
+    activation_bits=16,
+    activation_number="float",
+    group_size=128,
+    min_compute_capability=(7, 0),
+    needs_calibration=True,
+    gate=Gate(
+        recovery=0.94,
+        top1=0.88,
+        cosine=0.94,
+        rank=0.85,
+        source=(
+            "recovery: the limit 0.94 for 4-bit weights is this product's, above what Kurtic et al., "
+            "arXiv 2411.02355 calls a clear loss; top1, cosine and rank are assumed"
+        ),
+    ),
+    source=(
+        "7.0 documented (Marlin kernels from 7.5): vLLM 0.33.0 "
+        "docs/features/quantization/README.md and auto_gptq.py; groups of 128: llm-compressor "
+        "0.14 preset W4A16"
+    ),
+)

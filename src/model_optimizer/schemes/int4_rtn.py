@@ -1,0 +1,29 @@
+"""4-bit integer weights in blocks of 32, rounded to nearest without data; activations stay in floating point."""
+
+from model_optimizer.core import Gate, Scheme
+
+SCHEME = Scheme(
+    name="int4_rtn",
+    title="W4A16: 4-bit integer weights, rounded to nearest",
+    weight_bits=4,
+    weight_number="int",
+    activation_bits=16,
+    activation_number="float",
+    group_size=32,
+    min_compute_capability=(7, 5),
+    gate=Gate(
+        recovery=0.94,
+        top1=0.88,
+        cosine=0.94,
+        rank=0.85,
+        source=(
+            "recovery: the limit 0.94 for 4-bit weights is this product's, above what Kurtic et al., "
+            "arXiv 2411.02355 calls a clear loss; top1, cosine and rank are assumed"
+        ),
+    ),
+    source=(
+        "7.5 in vLLM 0.33.0 compressed_tensors_wNa16.py (its docs int4.md say 8.0); blocks of 32: "
+        "default of ONNX Runtime 1.31 MatMulNBits tools and of the ONNX Runtime GenAI 0.18 "
+        "builder"
+    ),
+)
