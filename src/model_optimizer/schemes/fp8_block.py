@@ -1,4 +1,4 @@
-"""8-bit floating point (E4M3): one weight scale for 128 x 128 weights, activations scaled in groups of 128."""
+"""8-bit floating point (E4M3): a weight scale for each 128 x 128 block, activations in groups of 128."""
 
 from model_optimizer.core import Gate, Scheme
 

@@ -1,4 +1,4 @@
-"""4-bit integer weights in blocks of 32, rounded to nearest without data; activations stay in floating point."""
+"""4-bit integer weights in blocks of 32, rounded to nearest; activations stay in floating point."""
 
 from model_optimizer.core import Gate, Scheme
 
