@@ -1,0 +1,93 @@
+"""The report as one HTML file that opens offline: styles and charts inside, nothing fetched."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from model_optimizer.core import Record, units
+
+from .table import Row, cells, headings, rows
+from .words import load_words, machine_words, slo_words
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One bar: its length is a share of the longest of the chart."""
+
+    name: str
+    text: str
+    share: float
+    fate: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chart:
+    title: str
+    note: str
+    bars: tuple[Bar, ...]
+
+
+def html(record: Record) -> str:
+    """The whole page. Text from outside is escaped by the template engine."""
+    lines = rows(record)
+    return _template().render(
+        record=record,
+        headings=headings(record),
+        rows=[(row, cells(row)) for row in lines],
+        charts=[chart for chart in charts(record, lines) if chart.bars],
+        machine=machine_words(record.host),
+        load=load_words(record.workload),
+        limits=slo_words(record.slo),
+        show_bytes=units.show_bytes,
+        show_ms=units.show_ms,
+    )
+
+
+def charts(record: Record, lines: Sequence[Row]) -> tuple[Chart, ...]:
+    """Throughput, latency and memory side by side; a candidate that was not measured has no bar."""
+    generates = record.model.task == "generate"
+    unit = "output tokens" if generates else "requests"
+    return (
+        Chart(
+            title="Throughput",
+            note=f"{unit} per second at the highest load; longer is better",
+            bars=_bars(lines, [row.throughput_per_s for row in lines], [row.throughput for row in lines]),
+        ),
+        Chart(
+            title="First token" if generates else "Request latency",
+            note="median at the lowest load; shorter is better",
+            bars=_bars(lines, [row.latency_ms for row in lines], [row.latency for row in lines]),
+        ),
+        Chart(
+            title="Memory",
+            note="most that the server's processes held under load; shorter is better",
+            bars=_bars(lines, [row.memory_bytes for row in lines], [row.memory for row in lines]),
+        ),
+    )
+
+
+def _bars(
+    lines: Sequence[Row], values: Sequence[float | int | None], texts: Sequence[str]
+) -> tuple[Bar, ...]:
+    longest = max((v for v in values if v is not None), default=0)
+    return tuple(
+        Bar(name=row.name, text=text, share=value / longest, fate=row.fate)
+        for row, value, text in zip(lines, values, texts, strict=True)
+        if value is not None and longest
+    )
+
+
+@cache
+def _template() -> "Template":
+    from jinja2 import Environment, StrictUndefined
+
+    source = (files(__package__ or __name__) / "report.html.jinja").read_text(encoding="utf-8")
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.from_string(source)

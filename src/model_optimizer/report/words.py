@@ -1,0 +1,32 @@
+"""Nouns in a sentence, as every report and screen says them."""
+
+from model_optimizer.core import Host, Slo, Workload, units
+
+
+def machine_words(host: Host) -> str:
+    cpu = f"{host.cpu.name or 'unknown processor'}, {host.cpu.cores or '?'} cores"
+    memory = f"{units.show_bytes(host.memory_bytes)} of memory"
+    gpus = ", ".join(gpu.name for gpu in host.gpus or ()) or "no GPU"
+    return f"{cpu}, {memory}, {gpus}, {host.distribution or host.os or 'unknown system'}"
+
+
+def load_words(work: Workload) -> str:
+    rate = (
+        f"{work.qps:g} requests/s ({work.arrivals})"
+        if work.qps is not None
+        else f"up to {work.concurrency or 1} requests in flight"
+    )
+    if work.task == "generate":
+        return f"{rate}, prompts of {work.prompt_tokens} tokens, outputs of {work.output_tokens} tokens"
+    return f"{rate}, texts of {work.prompt_tokens} tokens"
+
+
+def slo_words(slo: Slo) -> str:
+    limits = [
+        f"{name} at most {units.show_ms(limit)}"
+        for name, limit in (("TTFT", slo.ttft_ms), ("TPOT", slo.tpot_ms), ("E2E", slo.e2e_ms))
+        if limit is not None
+    ]
+    if not limits:
+        return "none asked; the highest throughput wins"
+    return f"{', '.join(limits)} at P{slo.percentile:g}"
