@@ -26,11 +26,15 @@ RunWorker = Callable[[str, str, Mapping[str, Any], Progress], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """Bytes that a tool downloads, writes and holds in RAM at its peak."""
+    """Bytes that a tool downloads, writes and holds in RAM at its peak.
+
+    `artifact_bytes` is the part of `disk_bytes` that stays: the size of what it makes.
+    """
 
     download_bytes: int = 0
     disk_bytes: int = 0
     memory_bytes: int = 0
+    artifact_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,12 +72,14 @@ class SchemeModule(Protocol):
 class Tool(Protocol):
     """A file in quantize/ or convert/.
 
-    READS is the format it starts from, WRITES the format it makes for each scheme, TASKS what models
-    it handles, ENVIRONMENT where its worker runs, NEEDS how many bytes of RAM and disk it takes for a
-    model.
+    READS is the format it starts from and FROM the schemes that the source may have there; an empty
+    FROM means any, and that the result has the same one. WRITES is the format it makes for each scheme,
+    TASKS what models it handles, ENVIRONMENT where its worker runs. `needs` is how many bytes it takes
+    for a model, by arithmetic alone.
     """
 
     READS: str
+    FROM: frozenset[str]
     WRITES: Mapping[str, str]
     TASKS: frozenset[str]
     ENVIRONMENT: str

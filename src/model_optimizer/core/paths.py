@@ -1,0 +1,128 @@
+"""Chains of tools from what there is to what is wanted. Pure: a tool is known by what it declares.
+
+safetensors (bf16) -> onnx_from_torch -> onnx (fp32) -> onnx_dynamic -> onnx (int8)
+
+A quantizing tool starts from the schemes in its FROM and never from what is quantized already; a tool
+with an empty FROM only changes the format.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .artifact import Artifact
+from .errors import UsageError
+from .model import ModelSpec
+from .protocols import Needs, Progress, RunWorker, Tool
+from .scheme import Scheme
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hop:
+    """One tool at work: what it makes, and in which format."""
+
+    tool: str
+    scheme: str
+    format: str
+
+
+Chain = tuple[Hop, ...]
+
+
+def paths(
+    task: str,
+    scheme: str,
+    have_format: str,
+    want_formats: Iterable[str],
+    tools: Mapping[str, Tool],
+    *,
+    have_scheme: str | None = None,
+) -> list[Chain]:
+    """Every chain that makes `scheme` in one of the formats, the shortest first.
+
+    `have_scheme` None means the numbers that the model was trained in. The empty chain means that what
+    there is will do.
+    """
+    usable = {name: tool for name, tool in sorted(tools.items()) if task in tool.TASKS}
+    found = _search((have_format, have_scheme), (scheme, frozenset(want_formats)), usable, ())
+    return sorted(found, key=lambda chain: (len(chain), [hop.tool for hop in chain]))
+
+
+def reachable(
+    task: str, have_format: str, tools: Mapping[str, Tool], *, have_scheme: str | None = None
+) -> list[Hop]:
+    """All that can be made, each as the last hop of a shortest chain; for telling what is possible."""
+    ends: dict[tuple[str, str], Hop] = {}
+    for scheme, form in sorted({pair for tool in tools.values() for pair in tool.WRITES.items()}):
+        for chain in paths(task, scheme, have_format, (form,), tools, have_scheme=have_scheme)[:1]:
+            if chain:
+                ends[scheme, form] = chain[-1]
+    return list(ends.values())
+
+
+def named(names: Iterable[str], chains: Iterable[Chain]) -> Chain:
+    """The chain that uses these tools in this order, as a plan's `path` says. Raises UsageError."""
+    wanted = tuple(names)
+    for chain in chains:
+        if tuple(hop.tool for hop in chain) == wanted:
+            return chain
+    raise UsageError(
+        f"no chain of tools goes through {' -> '.join(wanted) or 'nothing'}",
+        hint=("the plan may be of another version: make it again",),
+    )
+
+
+def needs(chain: Chain, model: ModelSpec, tools: Mapping[str, Tool], schemes: Mapping[str, Scheme]) -> Needs:
+    """The whole chain: tools run one after the other, what they write is there together."""
+    each = [tools[hop.tool].needs(model, schemes[hop.scheme]) for hop in chain]
+    return Needs(
+        download_bytes=sum(n.download_bytes for n in each),
+        disk_bytes=sum(n.disk_bytes for n in each),
+        memory_bytes=max((n.memory_bytes for n in each), default=0),
+        artifact_bytes=each[-1].artifact_bytes if each else 0,
+    )
+
+
+def follow(
+    chain: Chain,
+    source: Artifact,
+    out: Path,
+    *,
+    between: Path,
+    tools: Mapping[str, Tool],
+    schemes: Mapping[str, Scheme],
+    run: RunWorker,
+    progress: Progress,
+) -> Artifact:
+    """Let each tool make the source of the next. All but the last write below `between`."""
+    for place, hop in enumerate(chain, start=1):
+        target = out if place == len(chain) else between / f"{place}-{hop.tool}"
+        source = tools[hop.tool].make(source, schemes[hop.scheme], target, run=run, progress=progress)
+    return source
+
+
+def _search(
+    have: tuple[str, str | None],
+    want: tuple[str, frozenset[str]],
+    tools: Mapping[str, Tool],
+    chain: Chain,
+) -> Iterator[Chain]:
+    form, scheme = have
+    if scheme == want[0] and form in want[1]:
+        yield chain
+        return
+    been = {(hop.format, hop.scheme) for hop in chain}
+    for name, tool in tools.items():
+        if form != tool.READS:
+            continue
+        for made, into in tool.WRITES.items():
+            if (into, made) not in been and _takes(tool, scheme, made):
+                hop = Hop(tool=name, scheme=made, format=into)
+                yield from _search((into, made), want, tools, (*chain, hop))
+
+
+def _takes(tool: Tool, scheme: str | None, made: str) -> bool:
+    """Whether the tool turns the scheme into `made`; a model as trained (None) suits every quantizer."""
+    if not tool.FROM:
+        return made == scheme
+    return scheme is None or scheme in tool.FROM

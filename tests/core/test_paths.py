@@ -1,0 +1,130 @@
+"""Chains of tools: found by what tools declare, never through something quantized twice."""
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pytest
+
+from model_optimizer.core import Artifact, ModelSpec, Needs, UsageError, plugins
+from model_optimizer.core.paths import Hop, follow, named, needs, paths, reachable
+
+FLOATS = frozenset({"fp32", "fp16", "bf16"})
+SCHEMES = {n: m.SCHEME for n, m in plugins.load_all("model_optimizer.schemes").items()}
+MODEL = ModelSpec(
+    name="m", architecture="BertModel", model_type="bert", task="embed", parameters=1000,
+    active_parameters=1000, embedding_parameters=100, layers=1, hidden_size=8, intermediate_size=16,
+    vocab_size=10, heads=1, kv_heads=1, head_dim=8, attention="mha", groups=(),
+)  # fmt: skip
+
+
+@dataclass
+class FakeTool:
+    READS: str
+    WRITES: dict[str, str]
+    FROM: frozenset[str] = FLOATS
+    TASKS: frozenset[str] = frozenset({"embed"})
+    ENVIRONMENT: str = "onnx"
+    memory: int = 10
+    made: list[tuple[str, str]] = field(default_factory=list)
+
+    def needs(self, model, scheme) -> Needs:
+        return Needs(disk_bytes=5, memory_bytes=self.memory, artifact_bytes=scheme.weight_bits)
+
+    def make(self, source, scheme, out, *, run, progress) -> Artifact:
+        self.made.append((source.path, str(out)))
+        return replace(source, path=str(out), scheme=scheme.name, format=self.WRITES[scheme.name])
+
+
+@pytest.fixture
+def tools() -> dict[str, FakeTool]:
+    return {
+        "export": FakeTool("safetensors", {"fp32": "onnx"}),
+        "dynamic": FakeTool("onnx", {"int8": "onnx"}, frozenset({"fp32"}), memory=30),
+        "blockwise": FakeTool("onnx", {"int4_rtn": "onnx", "int8_weight": "onnx"}, frozenset({"fp32"})),
+        "compile": FakeTool("onnx", {"fp32": "engine", "int8": "engine"}, frozenset()),
+        "genai": FakeTool(
+            "safetensors", {"fp32": "genai", "int4_rtn": "genai"}, TASKS=frozenset({"generate"})
+        ),
+    }
+
+
+def through(chains) -> list[list[str]]:
+    return [[f"{hop.tool}:{hop.scheme}" for hop in chain] for chain in chains]
+
+
+def test_a_quantizer_follows_the_export(tools) -> None:
+    found = paths("embed", "int8", "safetensors", ("onnx",), tools, have_scheme="fp32")
+    assert through(found) == [["export:fp32", "dynamic:int8"]]
+
+
+def test_the_task_decides_which_tools_count(tools) -> None:
+    assert through(paths("generate", "int4_rtn", "safetensors", ("genai", "onnx"), tools)) == [
+        ["genai:int4_rtn"]
+    ]
+    assert paths("generate", "int8", "safetensors", ("genai", "onnx"), tools) == []
+
+
+def test_nothing_is_quantized_twice(tools) -> None:
+    assert paths("embed", "int4_rtn", "onnx", ("onnx",), tools, have_scheme="int8") == []
+    found = paths("embed", "int8", "safetensors", ("engine",), tools, have_scheme="bf16")
+    assert through(found) == [["export:fp32", "dynamic:int8", "compile:int8"]]
+
+
+def test_a_tool_with_an_empty_from_keeps_the_scheme(tools) -> None:
+    assert through(paths("embed", "int8", "onnx", ("engine",), tools, have_scheme="int8")) == [
+        ["compile:int8"]
+    ]
+    assert paths("embed", "fp32", "onnx", ("engine",), tools, have_scheme="int8") == []
+
+
+def test_what_is_there_already_takes_no_tool(tools) -> None:
+    assert paths("embed", "bf16", "safetensors", ("safetensors",), tools, have_scheme="bf16") == [()]
+
+
+def test_the_shortest_chain_is_first_and_circles_end(tools) -> None:
+    tools["back"] = FakeTool("onnx", {"fp32": "safetensors"}, frozenset({"fp32"}))
+    tools["direct"] = FakeTool("safetensors", {"int8": "onnx"})
+    found = through(paths("embed", "int8", "safetensors", ("onnx",), tools, have_scheme="bf16"))
+    assert found[0] == ["direct:int8"]
+    assert ["export:fp32", "dynamic:int8"] in found
+
+
+def test_reachable_lists_what_can_be_made(tools) -> None:
+    made = {(hop.scheme, hop.format) for hop in reachable("embed", "safetensors", tools, have_scheme="fp32")}
+    assert made == {
+        ("fp32", "onnx"), ("int8", "onnx"), ("int4_rtn", "onnx"), ("int8_weight", "onnx"),
+        ("fp32", "engine"), ("int8", "engine"),
+    }  # fmt: skip
+    assert reachable("vision", "safetensors", tools) == []
+
+
+def test_a_plan_names_its_chain(tools) -> None:
+    chains = paths("embed", "int8", "safetensors", ("onnx",), tools, have_scheme="fp32")
+    assert named(["export", "dynamic"], chains) == chains[0]
+    with pytest.raises(UsageError, match="export -> blockwise"):
+        named(["export", "blockwise"], chains)
+
+
+def test_needs_of_a_chain(tools) -> None:
+    chain = (
+        Hop(tool="export", scheme="fp32", format="onnx"),
+        Hop(tool="dynamic", scheme="int8", format="onnx"),
+    )
+    assert needs(chain, MODEL, tools, SCHEMES) == Needs(disk_bytes=10, memory_bytes=30, artifact_bytes=8)
+    assert needs((), MODEL, tools, SCHEMES) == Needs()
+
+
+def test_each_tool_gets_what_the_one_before_made(tools, tmp_path: Path) -> None:
+    source = Artifact(
+        path="/m", format="safetensors", scheme="bf16", task="embed", bytes=1, digest="sha256:" + "0" * 64
+    )
+    (chain,) = paths("embed", "int8", "safetensors", ("onnx",), tools, have_scheme="bf16")
+    made = follow(
+        chain, source, tmp_path / "out", between=tmp_path / "b", tools=tools, schemes=SCHEMES,
+        run=lambda *_: {}, progress=lambda *_: None,
+    )  # fmt: skip
+    assert made.path == str(tmp_path / "out")
+    assert (made.scheme, made.format) == ("int8", "onnx")
+    between = str(tmp_path / "b" / "1-export")
+    assert tools["export"].made == [("/m", between)]
+    assert tools["dynamic"].made == [(between, str(tmp_path / "out"))]
