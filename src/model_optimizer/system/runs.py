@@ -60,6 +60,10 @@ class RunFolder:
         """`name` is the file's path in the run without `.json`."""
         write_atomic(self.path / f"{name}.json", codec.dumps(noun))
 
+    def write_text(self, name: str, text: str) -> None:
+        """A file that is no noun, such as a report."""
+        write_atomic(self.path / name, text)
+
     def read(self, kind: type[T], name: str) -> T | None:
         path = self.path / f"{name}.json"
         return codec.load(path, kind) if path.exists() else None
