@@ -33,7 +33,7 @@ def write_atomic(path: Path, content: bytes | str) -> None:
     A device or pipe (`/dev/stdout`) is written to directly. Raises HostError.
     """
     data = content.encode() if isinstance(content, str) else content
-    with _explained(path):
+    with explained(path):
         if path.exists() and not path.is_file() and not path.is_dir():
             path.write_bytes(data)
             return
@@ -58,11 +58,11 @@ def building(path: Path, *, replace: bool = False) -> Generator[Path]:
     if not replace:
         _refuse_existing(path)
     beside = _beside(path, "building")
-    with _explained(path):
+    with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         beside.mkdir()
     try:
-        with _explained(path, within=beside):
+        with explained(path, within=beside):
             yield beside
         rename_into_place(beside, path, replace=replace)
     finally:
@@ -74,7 +74,7 @@ def rename_into_place(temporary: Path, path: Path, *, replace: bool = True) -> N
     """Give a finished folder or file its name. With `replace`, what had it before is put back on failure."""
     if not replace:
         _refuse_existing(path)
-    with _explained(path):
+    with explained(path):
         if not path.is_dir() or path.is_symlink() or not temporary.is_dir():
             temporary.replace(path)
             return
@@ -130,7 +130,7 @@ def locked(path: Path, *, waiting: Callable[[], None] | None = None) -> Generato
     import fcntl
     import time
 
-    with _explained(path):
+    with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         stream = path.open("a")
     with stream:
@@ -168,7 +168,7 @@ def host_error(error: OSError, path: Path) -> HostError:
 
 
 @contextmanager
-def _explained(path: Path, *, within: Path | None = None) -> Generator[None]:
+def explained(path: Path, *, within: Path | None = None) -> Generator[None]:
     """OSError to HostError. `within` limits it to a full or refusing disk: the rest is not ours to judge."""
     try:
         yield

@@ -45,6 +45,7 @@ class Running:
 
     `started_at` is the kernel's start time of the process (seconds since the epoch): with `pid` it names
     this process, and never a later one with the same number. `memory_kind` says what `memory_bytes` counts.
+    `result` is where a worker writes its answer, if this is one.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class Running:
         self.command = command
         self.log = log
         self.memory_kind = "pss"
+        self.result: Path | None = None
         self._child = child
 
     def poll(self) -> int | None:
@@ -273,12 +275,12 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def tail(log: Path, lines: int = 20) -> tuple[str, ...]:
-    """The last lines of a file that may be long; () when there is none."""
+def tail(log: Path, lines: int = 20, *, from_byte: int = 0) -> tuple[str, ...]:
+    """The last lines of a file that may be long, none of them before `from_byte`; () when there is none."""
     try:
         with log.open("rb") as stream:
             stream.seek(0, os.SEEK_END)
-            stream.seek(max(0, stream.tell() - _TAIL_BYTES))
+            stream.seek(max(0, from_byte, stream.tell() - _TAIL_BYTES))
             text = _decode(stream.read())
     except OSError:
         return ()

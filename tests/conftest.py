@@ -1,0 +1,58 @@
+"""What all tests share: a home of their own, and the real environments.
+
+Environments are expensive (a minute, gigabytes), so tests use those of the person who runs them and make
+what is missing. MOPT_TEST_NO_ENGINES=1 skips every test that needs one.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from model_optimizer.core import MoptError
+from model_optimizer.system import environments
+
+REAL_ENVIRONMENTS = environments.folder()
+
+
+@pytest.fixture(autouse=True)
+def mopt_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The user's data folder, empty for each test; environments are still found where they really are."""
+    home = tmp_path_factory.mktemp("home", numbered=True)
+    monkeypatch.setenv("MOPT_HOME", str(home))
+    monkeypatch.setenv("MOPT_ENVIRONMENTS", str(REAL_ENVIRONMENTS))
+    return home
+
+
+@pytest.fixture
+def own_environments(mopt_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of environments that is empty too, for tests that make some."""
+    folder = mopt_home / "environments"
+    monkeypatch.setenv("MOPT_ENVIRONMENTS", str(folder))
+    return folder
+
+
+@pytest.fixture(scope="session")
+def onnx_env_python() -> Path:
+    """The interpreter of the `onnx` environment, which is made when there is none."""
+    return _environment_python("onnx")
+
+
+@pytest.fixture(scope="session")
+def vllm_cpu_env_python() -> Path:
+    """The interpreter of the `vllm_cpu` environment, which is made when there is none."""
+    return _environment_python("vllm_cpu")
+
+
+def _environment_python(name: str) -> Path:
+    if os.environ.get("MOPT_TEST_NO_ENGINES") == "1":
+        pytest.skip(f"MOPT_TEST_NO_ENGINES=1: no `{name}` environment is made or used")
+    try:
+        return environments.ensure(name, progress=_say).path
+    except MoptError as error:
+        pytest.fail("\n".join([error.message, *error.cause, *error.hint]))
+
+
+def _say(text: str, _share: float | None) -> None:
+    sys.__stderr__.write(f"{text}\n")  # pytest holds sys.stderr back
