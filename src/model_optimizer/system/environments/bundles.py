@@ -146,7 +146,7 @@ def unpacked(
 
 
 def _target(recipe: Recipe, python_version: str, platform: str) -> tuple[str, ...]:
-    """pip's options for another machine. Wheels for an older C library come first: they run in more places."""
+    """pip's options for another machine. Wheels for an older C library come first: they run on more."""
     if python_version not in recipe.about.python:
         raise UsageError(
             f"`{recipe.name}` has no lock for Python {python_version}",
