@@ -1,0 +1,129 @@
+"""Which driver runs which CUDA: what each toolkit shipped with, and the rules that bridge versions.
+
+The driver that a toolkit shipped with is not the least one it runs on: within one major version of
+CUDA any driver from the minimum of that major will do (`minimum`).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from model_optimizer.core import UsageError
+from model_optimizer.facts import read
+from model_optimizer.facts.fact import Fact
+from model_optimizer.facts.versions import key
+
+_FOLDER: Path = read.ROOT / "compatibility"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CudaToolkit(Fact):
+    """A release of CUDA, and the drivers it shipped with: None where they were not found."""
+
+    cuda: str
+    driver_linux: str | None = None
+    driver_windows: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MinimumDriver(Fact):
+    """The oldest driver that runs programs built with any toolkit of one major version of CUDA."""
+
+    cuda_major: int
+    driver_linux: str
+    driver_windows: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverBranch(Fact):
+    """`end_of_life` is a month (2028-06). `kind`: long-term, production or new-feature."""
+
+    branch: str
+    kind: str
+    end_of_life: str
+    cuda_major: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DriverRule(Fact):
+    """One rule in words, with the names that checks look it up by."""
+
+    id: str
+    rule: str
+    applies_to: tuple[str, ...] = ()
+    not_on: tuple[str, ...] = ()
+
+
+def toolkits() -> tuple[CudaToolkit, ...]:
+    """All releases of CUDA, oldest first."""
+    rows = read.toml_rows(_FOLDER / "cuda.toml", "toolkit", CudaToolkit)
+    return tuple(sorted(rows, key=lambda row: key(row.cuda)))
+
+
+def toolkit(cuda: str) -> CudaToolkit:
+    """`12.8.1`, or the newest update of `12.8` (also for an update that is not known). Else UsageError."""
+    key(cuda)
+    wanted = _numbers(cuda)
+    for length in range(len(wanted), 0, -1):
+        same = [t for t in toolkits() if _numbers(t.cuda)[:length] == wanted[:length]]
+        if same and (length > 1 or len(wanted) == 1):
+            return same[-1]
+    known = ", ".join(dict.fromkeys(".".join(t.cuda.split(".")[:2]) for t in toolkits()))
+    raise UsageError(f"there is no CUDA {cuda} in the facts", hint=(f"known: {known}",))
+
+
+def minimum(cuda: str) -> MinimumDriver:
+    """The oldest driver for programs built with this CUDA (`12`, `12.8` or `12.8.1`)."""
+    major = key(cuda)[0][0]
+    rows = read.toml_rows(_FOLDER / "drivers.toml", "minimum", MinimumDriver)
+    for row in rows:
+        if row.cuda_major == major:
+            return row
+    known = ", ".join(str(row.cuda_major) for row in rows)
+    raise UsageError(f"there is no minimum driver for CUDA {cuda} in the facts", hint=(f"known: {known}",))
+
+
+def runs(driver: str, cuda: str) -> bool:
+    """True when a Linux driver runs programs built with this CUDA, by the rule of one major version."""
+    return key(driver) >= key(minimum(cuda).driver_linux)
+
+
+def newest_cuda(driver: str) -> CudaToolkit | None:
+    """The newest toolkit that shipped with this Linux driver or an older one: what `nvidia-smi` shows."""
+    have = key(driver)
+    fitting = [t for t in toolkits() if t.driver_linux and key(t.driver_linux) <= have]
+    return max(fitting, key=lambda t: key(t.cuda), default=None)
+
+
+def branches() -> tuple[DriverBranch, ...]:
+    """The branches of data-centre drivers that are known, oldest first."""
+    return read.toml_rows(_FOLDER / "drivers.toml", "branch", DriverBranch)
+
+
+def branch(name: str) -> DriverBranch:
+    """`R580`, `580` or a driver version of that branch. UsageError when it is not known."""
+    number = str(key(name.strip().upper().removeprefix("R"))[0][0])
+    for row in branches():
+        if row.branch == f"R{number}":
+            return row
+    known = ", ".join(row.branch for row in branches())
+    raise UsageError(f"there is no driver branch `{name}` in the facts", hint=(f"known: {known}",))
+
+
+def rules() -> tuple[DriverRule, ...]:
+    """Forward compatibility, kernel modules, containers and WSL, in words."""
+    return read.toml_rows(_FOLDER / "drivers.toml", "rule", DriverRule)
+
+
+def rule(name: str) -> DriverRule:
+    """One rule by its id, for example `forward-compatibility`."""
+    for row in rules():
+        if row.id == name:
+            return row
+    raise UsageError(
+        f"there is no rule `{name}` in the facts", hint=(f"known: {', '.join(r.id for r in rules())}",)
+    )
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """All numbers as written: a final zero decides between 12.8.0 and 12.8."""
+    return tuple(int(part) for part in version.strip().lower().removeprefix("v").split("."))
