@@ -1,0 +1,40 @@
+"""The layer's own numbers: what a near-tie is, how far numbers may drift, how much text is drawn.
+
+What a candidate must reach is not here: that is the gate of its scheme.
+"""
+
+from collections.abc import Mapping
+
+from model_optimizer.core import Task
+
+NEAR_TIE = 0.05
+"""Nats between the two best tokens of the reference below which their order says nothing. (Of a trained
+model 4 % of positions lie below it, of a random one a third: measured on 1.3 million parameters.)"""
+
+NEAR_NEIGHBOUR = 0.001
+"""Difference of cosine between the two nearest neighbours below which their order says nothing (assumed)."""
+
+NEAR_SCORE = 0.01
+"""Share of the spread of a cross-encoder's scores below which the order of two documents says nothing
+(assumed)."""
+
+ULPS: Mapping[str, float] = {"float32": 4096, "float16": 32, "bfloat16": 32}
+"""Units in the last place, of the largest value of the row, that a model which is not quantized may be off
+in 99 % of rows. An absolute limit would mean another thing at every size of logit: 0.001 is one unit of
+float16 at 1 to 2, and an eighth of one at 8 to 16. Seen: below 100 after a float32 export, below 10 after
+float16 (assumed with that much room)."""
+
+FIRST: Mapping[Task, int] = {"generate": 100, "embed": 250, "rerank": 40}
+"""Texts, sentences or queries that a verdict starts from."""
+
+MAX_TEXTS = 600
+"""Where an undecided verdict stops to draw more, unless told otherwise."""
+
+LOOKS = 4
+"""How often the intervals may be looked at; each further look adds to the chance of a wrong verdict."""
+
+MAX_TOKENS = 256
+"""Where a text is cut."""
+
+TOP = 10
+"""Tokens that are kept of every position."""

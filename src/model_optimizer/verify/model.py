@@ -1,0 +1,179 @@
+"""The layer `model`: does the candidate answer as its reference does, on the same inputs?
+
+Both models run in their own processes and leave small files of outputs; everything after that is
+arithmetic on plain numbers in this process.
+"""
+
+import itertools
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from model_optimizer.core import (
+    Artifact,
+    Gate,
+    Progress,
+    RunWorker,
+    Task,
+    UsageError,
+    Verdict,
+    digest,
+    plugins,
+)
+
+from . import outputs, scores, tokens, vectors
+from .judged import Judged, more_texts, outcome, token_ids
+from .limits import FIRST, LOOKS, MAX_TEXTS, MAX_TOKENS, TOP
+from .outputs import Outputs
+from .texts import Group, Texts, builtin
+
+READERS = "model_optimizer.verify.readers"
+REVISION = 1
+"""Raised when workers come to write other outputs, so that none kept from before are taken for theirs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """What stays the same while texts are drawn."""
+
+    candidate: Artifact
+    reference: Artifact
+    gate: Gate
+    run: RunWorker
+    scratch: Path
+    progress: Progress
+
+    @property
+    def task(self) -> Task:
+        return self.reference.task  # pyright: ignore[reportReturnType]
+
+
+def verify_model(
+    candidate: Artifact,
+    reference: Artifact,
+    gate: Gate,
+    *,
+    run: RunWorker,
+    scratch: Path,
+    progress: Progress,
+    texts: Texts | None = None,
+    max_texts: int = MAX_TEXTS,
+) -> Verdict:
+    """Compare a candidate with the checkpoint it was made from, on texts (the built-in ones when None).
+
+    A verdict that is undecided after the first texts draws as many more as would decide it, up to
+    `max_texts` of what there is. `scratch` is an existing folder; the reference's outputs stay in it, so
+    that the next candidate of the same reference does not pay for them. Raises UsageError when the two do
+    not fit each other, and what `run` raises when a model cannot be run.
+    """
+    _check_pair(candidate, reference)
+    question = Question(
+        candidate=candidate, reference=reference, gate=gate, run=run, scratch=scratch, progress=progress
+    )
+    texts = texts or builtin()
+    groups = texts.groups(question.task)[:max_texts]
+    stop = min(len(groups), FIRST[question.task])
+    pairs: list[tuple[Outputs, Outputs]] = []
+    found: tuple[Judged, ...] = ()
+    drawn = 0
+    for _look in range(LOOKS):
+        pairs.append(_answers(question, groups[drawn:stop]))
+        drawn = stop
+        found = _judge(question, pairs, groups[:drawn])
+        if outcome(found) != "undecided" or drawn == len(groups):
+            break
+        # A quarter more than needed: the estimate itself moves with the new texts.
+        wanted = more_texts(found)
+        stop = len(groups) if wanted is None else min(len(groups), drawn + math.ceil(wanted * 1.25))
+    return _verdict(question, found, drawn, texts)
+
+
+def _check_pair(candidate: Artifact, reference: Artifact) -> None:
+    if candidate.task != reference.task:
+        raise UsageError(
+            f"a {candidate.task} model cannot be compared with a {reference.task} model",
+            hint=("name the checkpoint that the candidate was made from",),
+        )
+
+
+def _answers(question: Question, groups: Sequence[Group]) -> tuple[Outputs, Outputs]:
+    """The outputs of both models for some texts, the reference's from `scratch` when they are there."""
+    samples = [sample for group in groups for sample in group]
+    lines = [json.dumps({"text": s.text} | ({"pair": s.pair} if s.pair is not None else {})) for s in samples]
+    key = digest.of_noun([REVISION, question.reference.digest, MAX_TOKENS, TOP, lines])[7:23]
+    inputs = question.scratch / f"texts-{key}.jsonl"
+    wanted = question.scratch / f"reference-{key}.safetensors"
+    got = question.scratch / f"candidate-{key}.safetensors"
+    inputs.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    try:
+        if not wanted.exists():
+            _run(question, question.reference, inputs, wanted, at=None)
+        _run(question, question.candidate, inputs, got, at=wanted)
+        return outputs.read(wanted), outputs.read(got)
+    finally:
+        inputs.unlink(missing_ok=True)
+        got.unlink(missing_ok=True)
+
+
+def _run(question: Question, model: Artifact, inputs: Path, out: Path, *, at: Path | None) -> None:
+    reader = plugins.load(READERS, model.format)
+    request = {
+        "model": str(Path(model.path).resolve()),
+        "task": question.task,
+        "samples": str(inputs.resolve()),
+        "out": str(out.resolve()),
+        "at": str(at.resolve()) if at else None,
+        "top_k": TOP,
+        "max_tokens": MAX_TOKENS,
+    }
+    question.run(reader.ENVIRONMENT, reader.JOB, request, question.progress)
+
+
+def _judge(
+    question: Question, pairs: Sequence[tuple[Outputs, Outputs]], groups: Sequence[Group]
+) -> tuple[Judged, ...]:
+    own = token_ids([candidate for _, candidate in pairs])
+    match question.task:
+        case "embed":
+            return (*own, *vectors.judge(pairs, question.gate))
+        case "rerank":
+            return (*own, *scores.judge(pairs, _rows(groups), question.gate))
+        case _:
+            return (*own, *tokens.judge(pairs, question.gate))
+
+
+def _rows(groups: Sequence[Group]) -> list[range]:
+    """The rows of each group, all groups in a row."""
+    ends = [0]
+    for group in groups:
+        ends.append(ends[-1] + len(group))
+    return [range(first, last) for first, last in itertools.pairwise(ends)]
+
+
+def _verdict(question: Question, found: Sequence[Judged], drawn: int, texts: Texts) -> Verdict:
+    result = outcome(found)
+    more = more_texts(found) if result == "undecided" else None
+    return Verdict(
+        layer="model",
+        subject=question.candidate.path,
+        reference=question.reference.path,
+        outcome=result,
+        comparisons=tuple(j.comparison for j in found),
+        because=f"{drawn} of {texts.source}; {_reason(found, more)}",
+        more_samples=more,
+    )
+
+
+def _reason(found: Sequence[Judged], more: int | None) -> str:
+    """The one sentence that says why."""
+    bad = [j.comparison for j in found if j.comparison.outcome != "pass"]
+    if not bad:
+        return "every limit is reached with its whole interval"
+    first = next((c for c in bad if c.outcome == "fail"), bad[0])
+    if first.outcome == "fail":
+        return f"{first.metric} is {first.got:.4g}, wanted {first.wanted}: {first.because or first.where}"
+    low, high = first.interval or (math.nan, math.nan)
+    ending = f"about {more} more would decide" if more else "no number of them is known to decide"
+    return f"{first.metric} lies between {low:.4g} and {high:.4g}, wanted {first.wanted}: {ending}"

@@ -1,0 +1,4 @@
+"""A folder with model.onnx, or the file itself."""
+
+ENVIRONMENT = "onnx"
+JOB = "outputs_onnx"

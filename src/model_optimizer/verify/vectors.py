@@ -1,0 +1,119 @@
+"""Embedding models: the vectors of two models for the same texts, and whom each finds nearest."""
+
+import math
+from collections.abc import Sequence
+from operator import mul
+
+from model_optimizer.core import Gate
+
+from .intervals import decide_mean, mean, percentile, proportion
+from .judged import Judged, drifted, gated, gated_share, reported, wrong
+from .limits import NEAR_NEIGHBOUR
+from .numeric import drift
+from .outputs import Outputs
+
+POOL = 400
+"""Texts among which neighbours are sought: the work grows with its square."""
+
+Vector = Sequence[float]
+
+
+def judge(pairs: Sequence[tuple[Outputs, Outputs]], gate: Gate) -> tuple[Judged, ...]:
+    """Every comparison of two embedding models. A value that is not finite leaves nothing else to compare."""
+    wanted = [reference.row("vectors", i) for reference, _ in pairs for i in range(reference.texts)]
+    got = [candidate.row("vectors", i) for _, candidate in pairs for i in range(candidate.texts)]
+    broken = _not_finite("reference", wanted) or _not_finite("candidate", got)
+    if broken:
+        return (broken,)
+    if len(wanted[0]) != len(got[0]):
+        return (_other_size(wanted, got),)
+    # Lengths say nothing about direction; rows are compared at length 1, as a search index does.
+    units_wanted, units_got = [_unit(v) for v in wanted], [_unit(v) for v in got]
+    cosines = [_dot(a, b) for a, b in zip(units_wanted, units_got, strict=True)]
+    drifts = [drift(a, b, pairs[0][1].dtype) for a, b in zip(units_got, units_wanted, strict=True)]
+    return (
+        *_cosine(cosines, gate),
+        *_rank(units_wanted[:POOL], units_got[:POOL], gate),
+        drifted("vectors_ulp", drifts, pairs[0][1]),
+    )
+
+
+def _not_finite(name: str, vectors: Sequence[Vector]) -> Judged | None:
+    bad = [i for i, v in enumerate(vectors) if not all(map(math.isfinite, v)) or not any(v)]
+    if not bad:
+        return None
+    return wrong(
+        "finite",
+        1 - len(bad) / len(vectors),
+        "= 1",
+        where=f"{name}, text {bad[0] + 1}",
+        samples=len(vectors),
+        because=f"{len(bad)} of {len(vectors)} vectors of the {name} hold NaN or infinity, or are all zero",
+    )
+
+
+def _other_size(wanted: Sequence[Vector], got: Sequence[Vector]) -> Judged:
+    return wrong(
+        "dimensions",
+        len(got[0]),
+        f"= {len(wanted[0])}",
+        where="length of a vector",
+        samples=len(got),
+        because="the candidate's vectors have another length than the reference's",
+    )
+
+
+def _unit(vector: Vector) -> list[float]:
+    length = math.sqrt(_dot(vector, vector))
+    return [x / length for x in vector]
+
+
+def _dot(a: Vector, b: Vector) -> float:
+    return sum(map(mul, a, b))
+
+
+def _cosine(cosines: Sequence[float], gate: Gate) -> tuple[Judged, ...]:
+    found = mean(cosines)
+    least = min(range(len(cosines)), key=cosines.__getitem__)
+    where = f"least {cosines[least]:.4g}, text {least + 1}"
+    return (
+        gated(
+            "cosine", found, gate.cosine, decide_mean(found, gate.cosine), where=where, samples=len(cosines)
+        ),
+        reported(
+            "cosine_p01",
+            percentile(cosines, 0.01),
+            samples=len(cosines),
+            where="1 % of texts are no closer to their reference",
+        ),
+    )
+
+
+def _rank(wanted: Sequence[Vector], got: Sequence[Vector], gate: Gate) -> tuple[Judged, ...]:
+    """Whether each text keeps its nearest neighbour; where the reference hardly prefers one, apart."""
+    before, after = nearest(wanted), nearest(got)
+    clear: list[tuple[float, float]] = []
+    tied: list[tuple[float, float]] = []
+    for (neighbour, gap), (found, _) in zip(before, after, strict=True):
+        (tied if gap < NEAR_NEIGHBOUR else clear).append((float(neighbour == found), 1.0))
+    lost = sum(1 for kept, _ in clear if not kept)
+    where = f"{lost} of {len(clear)} texts lose their nearest neighbour"
+    found = gated_share("rank", clear, gate.rank, where=where)
+    if not tied:
+        return (found,)
+    near = f"texts whose two nearest are within {NEAR_NEIGHBOUR:g} in the reference"
+    return (found, reported("rank_near_ties", proportion(tied), samples=len(tied), where=near))
+
+
+def nearest(units: Sequence[Vector]) -> list[tuple[int, float]]:
+    """For each vector of length 1 the index of the nearest other one, and how much nearer than the next."""
+    best: list[list[tuple[float, int]]] = [[] for _ in units]
+    for i, a in enumerate(units):
+        for j in range(i):
+            close = _dot(a, units[j])
+            for me, other in ((i, j), (j, i)):
+                best[me] = sorted([*best[me], (close, -other)], reverse=True)[:2]
+    return [
+        (-found[0][1], found[0][0] - found[1][0] if len(found) > 1 else math.inf) if found else (-1, math.inf)
+        for found in best
+    ]
