@@ -83,6 +83,8 @@ def test_an_expected_failure_has_no_traceback(tmp_path: Path) -> None:
         ("ValueError('first\\nsecond')", "tool-failed"),
         ("MemoryError()", "out-of-memory"),
         (f"OSError({errno.ENOSPC}, 'No space left on device')", "disk-full"),
+        (f"OSError({errno.EFBIG}, 'File too large')", "disk-full"),
+        ("RuntimeError('write failed: No space left on device')", "disk-full"),
     ],
 )
 def test_an_unforeseen_failure_is_answered_and_logged(tmp_path: Path, raised: str, reference: str) -> None:

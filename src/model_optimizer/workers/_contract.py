@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 TRACEBACK_LINES = 80
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Failure(Exception):
@@ -85,6 +86,13 @@ def main(job: Callable[[dict[str, Any]], Mapping[str, Any]]) -> NoReturn:
     sys.exit(0)
 
 
+def brief(error: BaseException) -> str:
+    """The kind and the first line of an error, for a `cause`."""
+    text = str(error).strip()
+    kind = type(error).__name__
+    return f"{kind}: {text.splitlines()[0][:300]}" if text else kind
+
+
 def peak_memory_bytes() -> int | None:
     """The most memory that this process held at once, None where the kernel does not say."""
     try:
@@ -112,19 +120,24 @@ def _explain(error: Exception) -> Failure:
         half = TRACEBACK_LINES // 2
         lines = [*lines[:half], f"... {len(lines) - 2 * half} lines left out ...", *lines[-half:]]
     sys.stderr.write("\n".join(lines) + "\n")
-    cause = (_first_line(error),)
+    cause = (brief(error),)
     if isinstance(error, MemoryError):
         return Failure("out-of-memory", "the machine has too little memory for this", cause)
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if _disk_is_full(error):
         return Failure("disk-full", "the disk is full", cause, ("make room and run it again",))
     name = Path(sys.argv[0]).stem
     return Failure("tool-failed", f"`{name}` failed", cause, ("the log has the whole traceback",))
 
 
-def _first_line(error: BaseException) -> str:
-    text = str(error).strip()
-    kind = type(error).__name__
-    return f"{kind}: {text.splitlines()[0][:500]}" if text else kind
+def _disk_is_full(error: BaseException | None) -> bool:
+    """Also where a library wraps what the system said, or says it in words of its own."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in FULL:
+            return True
+        if any(os.strerror(number) in str(error) for number in FULL):
+            return True
+        error = error.__cause__
+    return False
 
 
 def _stop(_signal: int, _frame: object) -> NoReturn:
