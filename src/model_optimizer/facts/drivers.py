@@ -10,7 +10,7 @@ from pathlib import Path
 from model_optimizer.core import UsageError
 from model_optimizer.facts import read
 from model_optimizer.facts.fact import Fact
-from model_optimizer.facts.versions import key
+from model_optimizer.facts.versions import key, numbers
 
 _FOLDER: Path = read.ROOT / "compatibility"
 
@@ -61,10 +61,9 @@ def toolkits() -> tuple[CudaToolkit, ...]:
 
 def toolkit(cuda: str) -> CudaToolkit:
     """`12.8.1`, or the newest update of `12.8` (also for an update that is not known). Else UsageError."""
-    key(cuda)
-    wanted = _numbers(cuda)
+    wanted = numbers(cuda)
     for length in range(len(wanted), 0, -1):
-        same = [t for t in toolkits() if _numbers(t.cuda)[:length] == wanted[:length]]
+        same = [t for t in toolkits() if numbers(t.cuda)[:length] == wanted[:length]]
         if same and (length > 1 or len(wanted) == 1):
             return same[-1]
     known = ", ".join(dict.fromkeys(".".join(t.cuda.split(".")[:2]) for t in toolkits()))
@@ -122,8 +121,3 @@ def rule(name: str) -> DriverRule:
     raise UsageError(
         f"there is no rule `{name}` in the facts", hint=(f"known: {', '.join(r.id for r in rules())}",)
     )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    """All numbers as written: a final zero decides between 12.8.0 and 12.8."""
-    return tuple(int(part) for part in version.strip().lower().removeprefix("v").split("."))

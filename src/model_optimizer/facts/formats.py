@@ -66,11 +66,13 @@ def find(name: str) -> FormatFact:
 
 def support(name: str, compute_capability: Capability, *, vllm: str | None = None) -> Support:
     """How vLLM runs a format on a GPU; `unknown` for releases before the first row of the format."""
-    row = find(name).in_vllm(vllm)
+    fact = find(name)
+    row = fact.in_vllm(vllm)
     if row is None:
         return "unknown"
-    above = row.native_until is not None and compute_capability > row.native_until
-    if row.native_from is not None and compute_capability >= row.native_from and not above:
+    last = row.native_until or compute_capability
+    able = row.native_from is not None and row.native_from <= compute_capability <= last
+    if able and compute_capability not in fact.hardware_not_on:
         return "native"
     if row.weight_only_from is not None and compute_capability >= row.weight_only_from:
         return "weight-only"

@@ -1,11 +1,12 @@
 """TensorRT and TensorRT for RTX: releases, and the rules that surprise people. One TOML file a release."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
 from model_optimizer.facts import read, releases
 from model_optimizer.facts.fact import Fact
-from model_optimizer.facts.versions import key
+from model_optimizer.facts.versions import covers
 
 _FOLDER = read.ROOT / "compatibility"
 
@@ -25,7 +26,8 @@ class TensorrtRelease(Fact):
 
     `cuda` are the versions there are packages for. `minimum_compute_capability` and
     `maximum_compute_capability` bound the GPUs; `compute_capabilities` lists them where a list was
-    found. `onnx_opset` is (lowest, highest). `python_package` is what a plain pip install brings.
+    found. ONNX opsets from `onnx_opset_from` to `onnx_opset_to` are imported. `python_package` is what
+    a plain pip install brings.
     """
 
     version: str
@@ -35,28 +37,24 @@ class TensorrtRelease(Fact):
     minimum_compute_capability: tuple[int, int] | None = None
     maximum_compute_capability: tuple[int, int] | None = None
     compute_capabilities: tuple[tuple[int, int], ...] | None = None
-    onnx_opset: tuple[int | None, int] | None = None
+    onnx_opset_from: int | None = None
+    onnx_opset_to: int | None = None
     python_package: str | None = None
     trtexec: Trtexec | None = None
     asked: str | None = None
     exact: bool = True
 
-    def covers(self, version: str) -> bool:
-        """True when the version is this release, an update of it, or inside the series."""
-        if self.last:
-            return key(self.version) <= key(version) and _head(version, self.last) <= key(self.last)[0]
-        return _head(version, self.version) == key(self.version)[0]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TensorrtRtxRelease(Fact):
-    """One release of TensorRT for RTX. `precisions` names the least compute capability of a format."""
+    """One release of TensorRT for RTX. `precisions` has the least compute capability
+    of each number format."""
 
     version: str
     last: str | None = None
     compute_capabilities: tuple[tuple[int, int], ...]
     platforms: tuple[str, ...]
-    precisions: tuple[str, ...]
+    precisions: Mapping[str, tuple[int, int]]
     asked: str | None = None
     exact: bool = True
 
@@ -72,9 +70,9 @@ class TensorrtRule(Fact):
 def release(version: str) -> TensorrtRelease:
     """The release or series that holds the version, else the nearest with `exact` False."""
     known = releases.paths("tensorrt")
-    rows = [read.toml(path, TensorrtRelease) for path in known.values()]
-    for row in rows:
-        if row.covers(version):
+    for path in known.values():
+        row = read.toml(path, TensorrtRelease)
+        if covers(row.version, row.last, version):
             return replace(row, asked=version)
     found = read.toml(releases.choose("TensorRT", version, known), TensorrtRelease)
     return replace(found, asked=version, exact=False)
@@ -89,7 +87,7 @@ def rtx_release(version: str) -> TensorrtRtxRelease:
     """A release of TensorRT for RTX, else the nearest known one with `exact` False."""
     path = releases.choose("TensorRT for RTX", version, releases.paths("tensorrt_rtx"))
     found = read.toml(path, TensorrtRtxRelease)
-    return replace(found, asked=version, exact=_head(version, found.version) == key(found.version)[0])
+    return replace(found, asked=version, exact=covers(found.version, found.last, version))
 
 
 def rtx_versions() -> tuple[str, ...]:
@@ -101,8 +99,3 @@ def rtx_versions() -> tuple[str, ...]:
 def rules() -> tuple[TensorrtRule, ...]:
     """What holds for all releases: portability of engines, packages, INT8 without calibration."""
     return read.toml_rows(_FOLDER / "tensorrt_rules.toml", "rule", TensorrtRule)
-
-
-def _head(version: str, like: str) -> tuple[int, ...]:
-    """As many numbers of a version as the other one has: 11.4.0.106 like 11.4 is (11, 4)."""
-    return key(version)[0][: len(key(like)[0])]

@@ -5,7 +5,7 @@ from functools import cache
 
 from model_optimizer.facts import read, releases
 from model_optimizer.facts.fact import Fact
-from model_optimizer.facts.versions import key
+from model_optimizer.facts.versions import covers
 
 _FOLDER = read.ROOT / "compatibility"
 
@@ -42,7 +42,7 @@ def release(version: str) -> TensorrtLlmRelease:
     known = releases.paths("tensorrt_llm")
     for path in known.values():
         row = read.toml(path, TensorrtLlmRelease)
-        if key(row.version) <= key(version) <= key(row.last or row.version):
+        if covers(row.version, row.last, version):
             return replace(row, asked=version)
     found = read.toml(releases.choose("TensorRT-LLM", version, known), TensorrtLlmRelease)
     return replace(found, asked=version, exact=False)

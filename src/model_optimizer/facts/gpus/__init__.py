@@ -3,9 +3,9 @@
 The rule for names, in this order:
 
 1. the full name, or one of the aliases (which include what the driver calls it): that GPU;
-2. the same with the size or kind of memory left out or added: that GPU, if there is only one;
-3. a family name such as `h100` whose common part says so in `default_for`: that part, and the match
+2. a family name such as `h100` whose common part says so in `default_for`: that part, and the match
    tells which other parts it could have been;
+3. a full name with the size or kind of memory left out or added: that GPU, if there is only one;
 4. words that fit one GPU only (`4060 laptop`, `gb10`): that GPU;
 5. words that fit several (`4060`, `a100`): UsageError with the candidates. None: the nearest names.
 """
@@ -114,6 +114,13 @@ class _Identity:
         memory = frozenset({size, *words(self.memory_kind)})
         return any(wanted <= spelling | memory for spelling in self.spellings())
 
+    def has_core(self, wanted: frozenset[str]) -> bool:
+        """True when only the words about memory tell the name and the wanted one apart."""
+        return any(core(wanted) == core(spelling) for spelling in self.spellings())
+
+    def is_default_for(self, wanted: frozenset[str]) -> bool:
+        return any(core(wanted) == frozenset(words(family)) for family in self.default_for)
+
 
 def find(name: str) -> GpuFact:
     """The GPU of that name. UsageError when there is none or more than one; see `match`."""
@@ -125,14 +132,15 @@ def match(name: str) -> GpuMatch:
     wanted = frozenset(words(name))
     known = _identities()
     near = {path: one for path, one in known.items() if one.fits(wanted)} if wanted else {}
-    for pick in (_exact(wanted, known), _same_core(wanted, near)):
-        if len(pick) == 1:
-            return GpuMatch(asked=name, fact=_load(pick[0]))
-    common = [path for path, one in near.items() if _is_default(wanted, one)]
+    exact = [path for path, one in known.items() if wanted in one.spellings()]
+    if len(exact) == 1:
+        return GpuMatch(asked=name, fact=_load(exact[0]))
+    common = [path for path, one in near.items() if one.is_default_for(wanted)]
     if len(common) == 1:
         return _default(name, common[0], near)
-    if len(near) == 1:
-        return GpuMatch(asked=name, fact=_load(next(iter(near))))
+    for pick in ([path for path, one in near.items() if one.has_core(wanted)], [*near]):
+        if len(pick) == 1:
+            return GpuMatch(asked=name, fact=_load(pick[0]))
     raise _ambiguous(name, near) if near else _unknown(name)
 
 
@@ -145,18 +153,6 @@ def load_all() -> tuple[GpuFact, ...]:
     """All GPUs, sorted by compute capability and name."""
     found = [_load(path) for path in _identities()]
     return tuple(sorted(found, key=lambda g: (g.compute_capability or (0, 0), g.name)))
-
-
-def _exact(wanted: frozenset[str], known: dict[Path, _Identity]) -> list[Path]:
-    return [path for path, one in known.items() if wanted in one.spellings()]
-
-
-def _same_core(wanted: frozenset[str], near: dict[Path, _Identity]) -> list[Path]:
-    return [path for path, one in near.items() if any(core(wanted) == core(s) for s in one.spellings())]
-
-
-def _is_default(wanted: frozenset[str], one: _Identity) -> bool:
-    return any(core(wanted) == frozenset(words(family)) for family in one.default_for)
 
 
 def _default(name: str, path: Path, near: dict[Path, _Identity]) -> GpuMatch:
@@ -179,7 +175,10 @@ def _unknown(name: str) -> UsageError:
     from difflib import get_close_matches
 
     spelled = {" ".join(words(n)): n for n in names()}
-    nearest = get_close_matches(" ".join(words(name)), spelled, n=3, cutoff=0.5)
+    wanted = words(name)
+    numbers = [w for w in wanted if any(c.isdigit() for c in w)]
+    nearest = [known for known in spelled if any(number in known for number in numbers)][:4]
+    nearest = nearest or get_close_matches(" ".join(wanted), spelled, n=3, cutoff=0.5)
     hint = [f"nearest: {', '.join(spelled[n] for n in nearest)}"] if nearest else []
     return UsageError(
         f"there is no GPU `{name}` in the facts",

@@ -19,6 +19,7 @@ def words(text: str) -> tuple[str, ...]:
     line = re.sub(r"[^a-z0-9]+", " ", text.lower())
     line = re.sub(r"\b(rtx|gtx)(?=\d)", r"\1 ", line)
     line = re.sub(r"(?<=\d)(ti|super|laptop|mobile|notebook|sxm\d?|pcie|nvl)\b", r" \1", line)
+    line = re.sub(r"\b(\d{4})m\b", r"\1 laptop", line)
     line = " ".join(_SAME.get(word, word) for word in line.split() if word not in _NOISE)
     line = re.sub(r"\bsxm\d\b", "sxm", line)
     line = re.sub(r"\b(\d+) ?(?:gb|gib|g)\b", r"\1gb", line)
