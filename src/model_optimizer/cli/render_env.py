@@ -51,8 +51,8 @@ def bundle_text(bundle: Bundle, out: str) -> str:
     needs = f", glibc {bundle.glibc} or newer" if bundle.glibc else ""
     shown = bundle.name.replace("_", "-")
     return (
-        f"{shown}: {len(bundle.wheels)} packages, {show_bytes(bundle.bytes)} in {len(bundle.parts)} parts of at "
-        f"most {show_bytes(largest)}\n"
+        f"{shown}: {len(bundle.wheels)} packages, {show_bytes(bundle.bytes)} in {len(bundle.parts)} parts "
+        f"of at most {show_bytes(largest)}\n"
         f"  for {bundle.platform}, Python {bundle.python}{needs}\n"
         f"  there: mopt env create {shown} --from {shlex.quote(printable(out))}\n"
     )

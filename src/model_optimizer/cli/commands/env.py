@@ -14,8 +14,8 @@ _index = click.option(
     "indexes",
     multiple=True,
     metavar="NAME|URL",
-    help="An index that the lock names (torch-cpu), asked beside the one pip is configured with; or the address "
-    "of one that is asked instead. Default: MOPT_INDEX.",
+    help="An index that the lock names (torch-cpu), asked beside the one that pip is configured with, or the "
+    "address of one that is asked instead. Default: MOPT_INDEX.",
 )
 _dry_run = click.option("--dry-run", is_flag=True, help="Print the commands that would run.")
 

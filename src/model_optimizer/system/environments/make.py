@@ -78,14 +78,16 @@ def check(name: str, *, progress: Progress | None = None) -> Environment:
     recipe = recipes.load(name)
     python = python_of(found.path)
     installed.cache_clear()
+    because = list(found.because)
     try:
-        because = drift(recipe, installed(python))
+        because += drift(recipe, installed(python))
         _selftest(recipe, python, progress or _silent)
     except MoptError as error:
-        because = (error.message, *error.cause)
-    if because:
-        return _environment(recipe, "damaged", marker(found.path), because)
-    return found
+        because += [error.message, *error.cause]
+    if not because:
+        return found
+    condition = "outdated" if found.condition == "outdated" else "damaged"
+    return _environment(recipe, condition, marker(found.path), because)
 
 
 def drift(recipe: Recipe, found: Installed) -> tuple[str, ...]:
@@ -96,7 +98,7 @@ def drift(recipe: Recipe, found: Installed) -> tuple[str, ...]:
         got = found.packages.get(name)
         if got is None:
             lines.append(f"{name} {version} is missing")
-        elif got.partition("+")[0] != version:
+        elif version not in (got, got.partition("+")[0]):  # any build of a pin will do
             lines.append(f"{name} is {got}, the lock has {version}")
     return tuple(lines)
 
@@ -153,7 +155,7 @@ def commands(
     place = folder() / recipe.name
     index = pip.FolderIndex(from_dir / "wheels") if from_dir else pip.Index(recipe, indexes)
     return (
-        _venv(base_python(recipe, python), place),
+        pip.venv(base_python(recipe, python), place),
         pip.install(python_of(place), recipe.lock, index),
         pip.compile_all(python_of(place), place),
     )
@@ -276,12 +278,8 @@ def _build(
     files.write_atomic(place / MARKER, msgspec.json.format(msgspec.json.encode(found)))
 
 
-def _venv(base: Path, place: Path) -> tuple[str, ...]:
-    return (str(base), "-I", "-m", "venv", str(place))
-
-
 def _make_venv(base: Path, place: Path) -> None:
-    ended = processes.run(_venv(base, place), timeout_s=300)
+    ended = processes.run(pip.venv(base, place), timeout_s=300)
     if ended.code != 0:
         said = tuple(line for line in (ended.stdout + ended.stderr).splitlines() if line.strip())
         raise HostError(
@@ -337,13 +335,15 @@ def _selftest(recipe: Recipe, python: Path, progress: Progress) -> None:
 
 def _move_paths(place: Path, target: Path) -> None:
     """Scripts and settings hold the folder's name: give them the final one."""
-    old, new = str(place).encode(), str(target).encode()
+    pairs = [(str(place).encode(), str(target).encode()), (place.name.encode(), target.name.encode())]
     for file in [*(place / "bin").iterdir(), place / "pyvenv.cfg"]:
         if file.is_symlink() or not file.is_file() or file.stat().st_size > 1 << 20:
             continue
         content = file.read_bytes()
-        if old in content and b"\0" not in content:
-            file.write_bytes(content.replace(old, new))
+        if pairs[1][0] in content and b"\0" not in content:
+            for old, new in pairs:
+                content = content.replace(old, new)
+            file.write_bytes(content)
 
 
 def _remove_leftovers(name: str) -> None:

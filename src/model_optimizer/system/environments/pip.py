@@ -4,14 +4,17 @@ pip's own configuration (pip.conf, PIP_INDEX_URL, ...) is honoured: a company's 
 for any other install.
 """
 
+import importlib.metadata
 import os
 import re
+import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from model_optimizer.core import HostError, MoptError, ToolError, UsageError
 from model_optimizer.system import processes
 
+from . import versions
 from .recipe import Recipe
 
 # Settings that would put packages elsewhere, or change what a pin means.
@@ -72,10 +75,16 @@ class FolderIndex(Index):
         return f"the bundle in {self._wheels.parent}"
 
 
+def venv(base: Path, place: Path) -> tuple[str, ...]:
+    """The command that makes a virtual environment; pip is put in only if there is none to borrow."""
+    borrowed = ("--without-pip",) if _borrowed() else ()
+    return (str(base), "-I", "-m", "venv", *borrowed, str(place))
+
+
 def install(python: Path, lock: Path, index: Index) -> tuple[str, ...]:
     """The command that installs a lock."""
-    head = (str(python), "-I", "-m", "pip", "install", "--no-compile", *_ALWAYS)
-    return (*head, *index.arguments, "-r", str(lock))
+    caller = (*_borrowed(), "--python", str(python)) if _borrowed() else (str(python), "-I", "-m", "pip")
+    return (*caller, "install", "--no-compile", *_ALWAYS, *index.arguments, "-r", str(lock))
 
 
 def compile_all(python: Path, environment: Path) -> tuple[str, ...]:
@@ -102,6 +111,15 @@ def call(command: tuple[str, ...], index: Index, log: Path, on_line: Callable[[s
     code = processes.follow(command, take, log=log, env=index.environ(), merged=True)
     if code != 0:
         raise explain(processes.tail(log, 200, from_byte=begun), code, log, index)
+
+
+def _borrowed() -> tuple[str, ...]:
+    """The pip of the interpreter that runs mopt, if it can install for another one (since 22.3)."""
+    try:
+        version = importlib.metadata.version("pip")
+    except importlib.metadata.PackageNotFoundError:
+        return ()
+    return (sys.executable, "-I", "-m", "pip") if versions.release(version) >= (22, 3) else ()
 
 
 def explain(lines: tuple[str, ...], code: int, log: Path, index: Index) -> MoptError:
