@@ -1,0 +1,108 @@
+"""The original checkpoint as an artefact, and the tokenizer files beside it."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from model_optimizer.core import Artifact, HostError, ModelSpec, UsageError, digest
+from model_optimizer.system import files
+from model_optimizer.system.safetensors_header import Tensor
+
+from . import folder as folders
+from .spec import NAMES
+
+TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+    "vocab.txt",
+    "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+    "chat_template.jinja",
+    "chat_template.json",
+    "tekken.json",
+    "preprocessor_config.json",
+    "processor_config.json",
+)
+
+
+def checkpoint_artifact(spec: ModelSpec) -> Artifact:
+    """The safetensors folder of a model as the artefact that everything else is made from.
+
+    Its scheme is that of the checkpoint's own quantization, else its number format (fp32, bf16, fp16).
+    The digest is of the whole content; it is remembered until a file changes. Raises UsageError when the
+    model is not a folder with weights on this machine.
+    """
+    if spec.path is None:
+        raise UsageError(
+            f"`{spec.name}` has no weights on this machine",
+            cause=(f"it was read from {spec.provenance}",),
+            hint=("download the model, and pass its folder",),
+            reference="model-weights",
+        )
+    path = Path(spec.path)
+    folder = folders.look(path)
+    if spec.quantization is not None:
+        scheme = spec.quantization.scheme or spec.quantization.method
+    else:
+        scheme = stored_format(folder.tensors()) or spec.dtype or "unknown"
+    return Artifact(
+        path=str(path),
+        format="safetensors",
+        scheme=scheme,
+        task=spec.task,
+        bytes=folder.checkpoint_bytes or 0,
+        digest=content_digest(path),
+    )
+
+
+def stored_format(tensors: Mapping[str, Tensor]) -> str | None:
+    """The number format that most elements are stored in."""
+    counts: dict[str, int] = {}
+    for tensor in tensors.values():
+        if tensor.dtype in NAMES:
+            counts[tensor.dtype] = counts.get(tensor.dtype, 0) + tensor.elements
+    return NAMES[max(counts, key=lambda name: counts[name])] if counts else None
+
+
+def tokenizer_files(spec: ModelSpec) -> tuple[Path, ...]:
+    """The files that a tokenizer or processor is loaded from, in the model's folder; () without a folder."""
+    if spec.path is None:
+        return ()
+    return tuple(path for name in TOKENIZER_FILES if (path := Path(spec.path) / name).is_file())
+
+
+def content_digest(path: Path) -> str:
+    """`core.digest.of_path`, remembered by path, size and time of change of every file.
+
+    What is remembered lies in the user's cache folder; a cache that cannot be written is done without.
+    """
+    import hashlib
+    import json
+
+    seen = [
+        (file.relative_to(path).as_posix(), found.st_size, found.st_mtime_ns)
+        for file in sorted(p for p in path.rglob("*") if p.is_file())
+        for found in (file.stat(),)
+    ]
+    state = hashlib.sha256(json.dumps([str(path.resolve()), seen]).encode()).hexdigest()
+    remembered = (
+        files.data_home()
+        / "cache"
+        / "digests"
+        / hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:32]
+    )
+    try:
+        known, _, value = remembered.read_text().partition(" ")
+        if known == state and value.startswith("sha256:"):
+            return value.strip()
+    except OSError:
+        pass
+    value = digest.of_path(path)
+    with suppress(HostError):
+        files.write_atomic(remembered, f"{state} {value}\n")
+    return value
