@@ -1,0 +1,244 @@
+"""What an answer says: from the recorded bytes of an exchange to its outcome. Pure functions."""
+
+import re
+
+import msgspec
+
+from .exchange import Exchange, Kind, Outcome
+from .sse import events
+from .target import GENERATES, Api
+from .wire import Answer, WireError, read_answer
+
+_DETAIL = 200
+_TAG = re.compile(r"<[^>]{0,200}>")
+
+
+def _said(value: msgspec.Raw) -> bool:
+    """Whether a member is there and holds something."""
+    return bytes(value) not in (b"", b"null", b'""', b"[]")
+
+
+class _Message(msgspec.Struct):
+    """The part of a choice that carries content: a delta of a stream, or a whole message."""
+
+    content: msgspec.Raw = msgspec.Raw()
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    tool_calls: list[msgspec.Raw] | None = None
+
+    @property
+    def any(self) -> bool:
+        return _said(self.content) or bool(self.reasoning_content or self.reasoning or self.tool_calls)
+
+
+class _Choice(msgspec.Struct):
+    text: str | None = None
+    delta: _Message | None = None
+    message: _Message | None = None
+    token_ids: list[int] | None = None
+    finish_reason: str | None = None
+
+    @property
+    def any(self) -> bool:
+        part = self.delta or self.message
+        return bool(self.text or self.token_ids or (part and part.any))
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+    total_tokens: int | None = None
+
+
+class _Vector(msgspec.Struct):
+    embedding: msgspec.Raw = msgspec.Raw()
+    score: float | None = None
+
+
+class _Rank(msgspec.Struct):
+    relevance_score: float | None = None
+
+
+class _Document(msgspec.Struct):
+    """Whatever an OpenAI-like server answers; members that are not there stay None."""
+
+    choices: list[_Choice] | None = None
+    usage: _Usage | None = None
+    data: list[_Vector] | None = None
+    results: list[_Rank] | None = None
+    error: msgspec.Raw = msgspec.Raw()
+
+
+class _Stream(msgspec.Struct):
+    """What the events of one stream add up to."""
+
+    token_ns: list[int] = []
+    event_ns: list[int] = []
+    event_tokens: list[int] | None = None
+    usage: _Usage | None = None
+    ended: bool = False
+
+
+class _Wrong(Exception):
+    """The answer is not what was asked for: the kind of failure, and why."""
+
+    def __init__(self, kind: Kind, detail: str) -> None:
+        super().__init__(detail)
+        self.kind: Kind = kind
+
+
+_DECODER = msgspec.json.Decoder(_Document)
+
+
+def read(exchange: Exchange, api: Api, *, secret: str | None = None) -> Outcome:
+    """Judge a finished exchange. `secret` is taken out of whatever the server says."""
+    try:
+        if exchange.error is not None:
+            raise _Wrong(exchange.error, exchange.detail or "")
+        return _good(exchange, read_answer(exchange.pieces, exchange.times_ns), api)
+    except WireError as error:
+        return _bad(exchange, "wrong_content", str(error), secret)
+    except _Wrong as wrong:
+        return _bad(exchange, wrong.kind, str(wrong), secret)
+
+
+def _good(exchange: Exchange, answer: Answer, api: Api) -> Outcome:
+    _check_status(answer)
+    kind = answer.head.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind == "text/event-stream" and api in GENERATES:
+        return _from_stream(exchange, _read_stream(answer))
+    if not answer.complete:
+        raise _Wrong("truncated_stream", "the connection ended before the answer did")
+    if kind == "text/html":
+        raise _Wrong("wrong_content", f"HTML instead of JSON: {_plain(answer.body)}")
+    document = _decode(answer.body)
+    _check_document(document, api)
+    prompt, output, invalid = _counts(document.usage)
+    return _outcome(exchange, prompt, None if api not in GENERATES else output, invalid)
+
+
+def _check_status(answer: Answer) -> None:
+    status = answer.head.status
+    if 200 <= status < 300:
+        return
+    kind: Kind = "wrong_content"
+    if 400 <= status < 600:
+        kind = "http_4xx" if status < 500 else "http_5xx"
+    where = answer.head.headers.get("location")
+    detail = f"to {where}" if where else _plain(answer.body)
+    raise _Wrong(kind, f"HTTP {status} {answer.head.reason}".strip() + (f": {detail}" if detail else ""))
+
+
+def _read_stream(answer: Answer) -> _Stream:
+    found = _Stream(token_ns=[], event_ns=[])
+    counts: list[int] = []
+    for data, end in events(answer.body):
+        if data == b"[DONE]":
+            found.ended = True
+            continue
+        document = _decode(data, truncated=not answer.complete and end >= len(answer.body))
+        if _said(document.error):
+            raise _Wrong("wrong_content", f"an error within the stream: {_plain(bytes(document.error))}")
+        found.usage = document.usage or found.usage
+        if not document.choices:
+            continue
+        now = answer.arrived_ns(end)
+        found.event_ns.append(now)
+        found.ended = found.ended or any(choice.finish_reason for choice in document.choices)
+        if any(choice.any for choice in document.choices):
+            found.token_ns.append(now)
+            counts.append(sum(len(choice.token_ids or ()) for choice in document.choices))
+    if not answer.complete or not found.ended:
+        raise _Wrong("truncated_stream", "the stream ended before it said that it was done")
+    if counts and all(counts):
+        found.event_tokens = counts
+    return found
+
+
+def _from_stream(exchange: Exchange, found: _Stream) -> Outcome:
+    prompt, output, invalid = _counts(found.usage)
+    if not found.event_ns or (not found.token_ns and not output):
+        raise _Wrong("wrong_content", "the stream held no token")
+    return _outcome(exchange, prompt, output, invalid, found)
+
+
+def _outcome(
+    exchange: Exchange, prompt: int | None, output: int | None, invalid: bool, found: _Stream | None = None
+) -> Outcome:
+    return Outcome(
+        index=exchange.index,
+        measured=exchange.measured,
+        scheduled_ns=exchange.scheduled_ns,
+        sent_ns=exchange.sent_ns,
+        finished_ns=exchange.finished_ns or exchange.times_ns[-1],
+        token_ns=tuple(found.token_ns) if found else (),
+        event_ns=tuple(found.event_ns) if found else (),
+        event_tokens=tuple(found.event_tokens) if found and found.event_tokens else None,
+        prompt_tokens=prompt,
+        output_tokens=output,
+        usage_invalid=invalid,
+        streamed=found is not None,
+        wanted_prompt_tokens=exchange.prepared.prompt_tokens,
+        wanted_output_tokens=exchange.prepared.output_tokens,
+    )
+
+
+def _bad(exchange: Exchange, kind: Kind, detail: str, secret: str | None) -> Outcome:
+    if secret:
+        detail = detail.replace(secret, "***")
+    return Outcome(
+        index=exchange.index,
+        measured=exchange.measured,
+        scheduled_ns=exchange.scheduled_ns,
+        sent_ns=exchange.sent_ns,
+        finished_ns=exchange.finished_ns or exchange.scheduled_ns,
+        error=kind,
+        detail=detail[:_DETAIL],
+        wanted_prompt_tokens=exchange.prepared.prompt_tokens,
+        wanted_output_tokens=exchange.prepared.output_tokens,
+    )
+
+
+def _decode(data: bytes, *, truncated: bool = False) -> _Document:
+    try:
+        return _DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        if truncated:
+            raise _Wrong("truncated_stream", "the stream ended within an event") from None
+        raise _Wrong("wrong_content", f"{error}: {_plain(data)}") from None
+
+
+def _check_document(document: _Document, api: Api) -> None:
+    """One choice, vector or score at least, as the interface promises."""
+    if _said(document.error):
+        raise _Wrong("wrong_content", f"an error with status 200: {_plain(bytes(document.error))}")
+    match api:
+        case "completions" | "chat":
+            tokens = document.usage.completion_tokens if document.usage else None
+            good = bool(document.choices) and (any(c.any for c in document.choices or ()) or bool(tokens))
+        case "embeddings":
+            vectors = document.data or ()
+            good = bool(vectors) and all(_said(v.embedding) for v in vectors)
+        case "rerank":
+            results = document.results or ()
+            good = bool(results) and all(r.relevance_score is not None for r in results)
+        case "score":
+            good = bool(document.data) and all(v.score is not None for v in document.data or ())
+    if not good:
+        raise _Wrong("wrong_content", f"the answer holds nothing that /{api} promises")
+
+
+def _counts(usage: _Usage | None) -> tuple[int | None, int | None, bool]:
+    """Prompt and output tokens, and whether the server reported nonsense (then neither is believed)."""
+    if usage is None:
+        return None, None, False
+    prompt, output = usage.prompt_tokens, usage.completion_tokens
+    if any(count is not None and count < 0 for count in (prompt, output)):
+        return None, None, True
+    return prompt if prompt is not None else usage.total_tokens, output, False
+
+
+def _plain(data: bytes) -> str:
+    """What a server says, as one short line of text."""
+    text = data[:2000].decode("utf-8", errors="replace")
+    return " ".join(_TAG.sub(" ", text).split())[:_DETAIL]

@@ -1,0 +1,220 @@
+"""From the outcomes of one level to its load point. The definitions of all numbers are here."""
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from model_optimizer.core import LoadPoint, Percentiles, Slo
+
+from .exchange import Outcome
+from .health import health
+from .latency import e2e_ms, gaps_ms, meets, tpot_ms, ttft_ms
+from .load import Driven
+from .percentiles import percentiles
+from .sampler import Sampled
+from .vllm_block import vllm_bench
+from .window import Window, finished_inside, window
+
+DEFINITIONS: Mapping[str, str] = {
+    "clock": "perf_counter_ns of the client; a time is taken when bytes are received",
+    "start": "when the arrival process wanted the request in an open loop, when it was sent in a closed one",
+    "ttft_ms": "first stream event with content - start; none without streaming",
+    "tpot_ms": "(last token - first token) / (tokens - 1), for each request with two tokens or more",
+    "itl_ms": "gaps between tokens, of all completed requests together; without interval, for gaps of a "
+    "request are not independent",
+    "e2e_ms": "last token - start; without streaming, last byte of the answer - start",
+    "percentiles": "the smallest value that at least this share of all requests stays at or below; a failed "
+    "request ranks above all others; p50_ci and p99_ci are 95 % intervals between order statistics",
+    "mean": "over completed requests",
+    "rates": "what finished in the window / window_s",
+    "goodput": "requests finished in the window that met every limit of the SLO / window_s",
+    "window": "leaves out warm-up and drain where the run is long enough; each point says which it was",
+    "vllm_bench": "the same requests under the definitions of `vllm bench serve`: from sent, first event of "
+    "a stream whether it holds text or not, interpolated percentiles of completed requests, rates from "
+    "first request to last answer",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """What a point is judged by, beside what was driven. `exact` prompts have the wanted length."""
+
+    slo: Slo
+    generates: bool
+    sampled: Sampled
+    ceiling_requests_per_s: float | None = None
+    notes: tuple[str, ...] = ()
+
+
+def load_point(driven: Driven, judged: Judged) -> LoadPoint:
+    """Everything that one level says."""
+    span = window(driven)
+    began = [o for o in driven.outcomes if o.measured]
+    done = [o for o in began if o.completed]
+    failed = len(began) - len(done)
+    ended = [o for o in finished_inside(driven.outcomes, span) if o.completed]
+    is_open = driven.level.arrivals != "closed"
+    scheduled, sent = (_latencies(done, failed, judged.generates, s) for s in (True, False))
+    headline = scheduled if is_open else sent
+    met = sum(meets(o, judged.slo, scheduled=is_open) for o in ended)
+    client = health(driven, headline, _rate(len(ended), span), judged.ceiling_requests_per_s)
+    return LoadPoint(
+        target=driven.level.title,
+        concurrency=driven.level.concurrency,
+        qps=driven.level.qps if driven.level.qps != math.inf else None,
+        completed=len(done),
+        failed=failed,
+        errors=dict(Counter(o.error for o in began if o.error)),
+        error_examples={o.error: o.detail or "" for o in reversed(began) if o.error},
+        window_s=span.seconds,
+        window=span.rule,
+        requests_per_s=_rate(len(ended), span),
+        input_tokens_per_s=_input_rate(ended, span),
+        output_tokens_per_s=_output_rate(driven.outcomes, span) if judged.generates else None,
+        goodput_requests_per_s=_rate(met, span),
+        attainment=_attainment(began, judged.slo, scheduled=is_open),
+        start="scheduled" if is_open else "sent",
+        ttft_ms=headline.ttft,
+        tpot_ms=_tpot(done, failed, judged.generates),
+        itl_ms=_itl(done, judged.generates),
+        e2e_ms=headline.e2e,
+        ttft_from_scheduled_ms=scheduled.ttft,
+        ttft_from_sent_ms=sent.ttft,
+        e2e_from_scheduled_ms=scheduled.e2e,
+        e2e_from_sent_ms=sent.e2e,
+        tokens_counted_by=_counted_by(done, judged.generates),
+        prompt_tokens_mean=_mean([o.prompt_tokens for o in done]),
+        prompt_tokens_drift=_drift(done),
+        output_tokens_mean=_mean([o.tokens for o in done]) if judged.generates else None,
+        tokens_per_chunk=_tokens_per_chunk(done),
+        energy_j=judged.sampled.energy_j(span.begin_ns, span.end_ns),
+        energy_source=judged.sampled.energy_source,
+        memory_bytes=judged.sampled.peak_bytes(span.begin_ns, span.end_ns),
+        memory_source=judged.sampled.memory_source,
+        client=client,
+        vllm_bench=vllm_bench(driven.outcomes, judged.slo, generates=judged.generates),
+        notes=(*judged.notes, *_notes(driven, done)),
+        interrupted=driven.interrupted,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Latencies:
+    """Time to first token and of the whole request, from the same start."""
+
+    ttft: Percentiles
+    e2e: Percentiles
+
+
+def _latencies(done: Sequence[Outcome], failed: int, generates: bool, scheduled: bool) -> Latencies:
+    first = [t for o in done if (t := ttft_ms(o, scheduled=scheduled)) is not None]
+    whole = [e2e_ms(o, scheduled=scheduled) for o in done]
+    return Latencies(ttft=_first(first, failed, done, generates), e2e=percentiles(whole, failed))
+
+
+def _first(values: Sequence[float], failed: int, done: Sequence[Outcome], generates: bool) -> Percentiles:
+    if not generates:
+        return Percentiles(because="this interface makes no tokens")
+    if done and not values:
+        return Percentiles(because="the answers were not streamed")
+    return percentiles(values, failed)
+
+
+def _tpot(done: Sequence[Outcome], failed: int, generates: bool) -> Percentiles:
+    if not generates:
+        return Percentiles(because="this interface makes no tokens")
+    values = [t for o in done if (t := tpot_ms(o)) is not None]
+    if done and not values:
+        return Percentiles(because="no streamed answer had two tokens")
+    return percentiles(values, failed)
+
+
+def _itl(done: Sequence[Outcome], generates: bool) -> Percentiles:
+    if not generates:
+        return Percentiles(because="this interface makes no tokens")
+    return percentiles([gap for o in done for gap in gaps_ms(o)], independent=False)
+
+
+def _attainment(began: Sequence[Outcome], slo: Slo, *, scheduled: bool) -> float | None:
+    return sum(meets(o, slo, scheduled=scheduled) for o in began) / len(began) if began else None
+
+
+def _rate(count: float, span: Window) -> float | None:
+    return count / span.seconds if span.seconds > 0 else None
+
+
+def _input_rate(ended: Sequence[Outcome], span: Window) -> float | None:
+    if not ended or any(o.prompt_tokens is None for o in ended):
+        return None
+    return _rate(sum(o.prompt_tokens or 0 for o in ended), span)
+
+
+def _output_rate(outcomes: Sequence[Outcome], span: Window) -> float | None:
+    """Tokens received in the window; the tokens of a stream are spread evenly over its events."""
+    total = 0.0
+    for outcome in outcomes:
+        if not outcome.completed or (span.whole and not outcome.measured):
+            continue
+        if outcome.tokens is None:
+            return None
+        times = outcome.token_ns or (outcome.finished_ns,)
+        total += outcome.tokens * sum(map(span.holds, times)) / len(times)
+    return _rate(total, span)
+
+
+def _mean(values: Sequence[int | None]) -> float | None:
+    known = [v for v in values if v is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _drift(done: Sequence[Outcome]) -> float | None:
+    """How much longer (above 0) or shorter prompts were than wanted, by the server's count."""
+    pairs = [(o.prompt_tokens, o.wanted_prompt_tokens) for o in done]
+    known = [(got, wanted) for got, wanted in pairs if got is not None and wanted]
+    return sum(got for got, _ in known) / sum(wanted for _, wanted in known) - 1 if known else None
+
+
+def _counted_by(done: Sequence[Outcome], generates: bool) -> str | None:
+    if not done:
+        return None
+    if not generates:
+        return "server usage" if all(o.prompt_tokens is not None for o in done) else None
+    if all(o.output_tokens is not None for o in done):
+        return "server usage"
+    if any(o.output_tokens is not None for o in done):
+        return "server usage, and stream events where it was missing"
+    if all(o.event_tokens for o in done):
+        return "token ids in the stream"
+    return "stream events (the server reported no usage)" if any(o.streamed for o in done) else None
+
+
+def _tokens_per_chunk(done: Sequence[Outcome]) -> float | None:
+    streamed = [o for o in done if o.token_ns and o.output_tokens]
+    events = sum(len(o.token_ns) for o in streamed)
+    return sum(o.output_tokens or 0 for o in streamed) / events if events else None
+
+
+def _notes(driven: Driven, done: Sequence[Outcome]) -> list[str]:
+    notes = [driven.stopped] if driven.stopped else []
+    if driven.given_up:
+        notes.append(f"interrupted: {driven.given_up} requests were under way and count nowhere")
+    if invalid := sum(o.usage_invalid for o in done):
+        notes.append(
+            f"{invalid} answers reported a negative number of tokens; stream events are counted instead"
+        )
+    if over := sum(o.output_tokens is not None and len(o.token_ns) > o.output_tokens for o in done):
+        notes.append(f"{over} streams held more events with content than the tokens the server reported")
+    if differing := sum(_disagree(o) for o in done):
+        notes.append(f"{differing} streams held another number of token ids than the server reported")
+    short = [o for o in done if o.wanted_output_tokens and o.tokens is not None]
+    if missed := sum(o.tokens != o.wanted_output_tokens for o in short):
+        notes.append(f"{missed} of {len(short)} answers had another length than asked for")
+    if any(not o.streamed for o in done) and any(o.streamed for o in done):
+        notes.append("some answers were streamed and some were not")
+    return notes
+
+
+def _disagree(outcome: Outcome) -> bool:
+    counted = sum(outcome.event_tokens) if outcome.event_tokens else None
+    return None not in (counted, outcome.output_tokens) and counted != outcome.output_tokens
