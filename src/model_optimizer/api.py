@@ -3,15 +3,18 @@
 Everything that the command line does is a call of this module.
 """
 
+import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from model_optimizer.core import Finding, Host, codec, plugins
+from model_optimizer.core import Artifact, Finding, Host, Progress, UsageError, Verdict, codec, plugins
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["doctor", "load_host", "probe", "save"]
+    from model_optimizer.system.runs import RunFolder
+
+__all__ = ["doctor", "load_host", "probe", "save", "verify"]
 
 
 def probe() -> Host:
@@ -38,3 +41,71 @@ def doctor(host: Host) -> "Sequence[Finding]":
     from model_optimizer.doctor import examine
 
     return examine(host, plugins.load_all("model_optimizer.doctor.checks"))
+
+
+def verify(
+    candidate: str,
+    reference: str | None = None,
+    *,
+    progress: Progress,
+    layer: str = "model",
+    scheme: str | None = None,
+    texts: Path | None = None,
+    max_texts: int | None = None,
+    run: Path | None = None,
+) -> Verdict:
+    """Compare a candidate with the checkpoint it was made from.
+
+    `candidate` is an ONNX folder or file, or a checkpoint; with a `run` folder it is the name of one of its
+    candidates, and the verdict is also written there. `scheme` is the number format whose limits hold
+    (default: what the candidate says of itself), `texts` a file of the user's own. Raises UsageError for
+    what cannot be compared, HostError when the environment `onnx` is missing, ToolError when a model
+    cannot be run.
+    """
+    import tempfile
+
+    from model_optimizer import verify as room
+    from model_optimizer.system import environments, runs
+    from model_optimizer.verify import limits
+    from model_optimizer.verify import texts as inputs
+
+    if layer not in room.LAYERS:
+        raise UsageError(f"there is no layer `{layer}`", hint=(f"layers today: {', '.join(room.LAYERS)}",))
+    chosen = inputs.read(texts) if texts else inputs.builtin()
+    folder = runs.open_run(run) if run else None
+    made, truth = _of_run(folder, candidate) if folder else _of_paths(candidate, reference, scheme)
+    gate = plugins.load("model_optimizer.schemes", scheme or made.scheme).SCHEME.gate
+    with tempfile.TemporaryDirectory(prefix="mopt-verify-") as place:
+        verdict = room.verify_model(
+            made,
+            truth,
+            gate,
+            run=environments.run_worker,
+            scratch=folder.path / "verify" if folder else Path(place),
+            progress=progress,
+            texts=chosen,
+            max_texts=max_texts or limits.MAX_TEXTS,
+        )
+    if folder:
+        verdict = dataclasses.replace(verdict, subject=candidate, reference="reference")
+        folder.write(verdict, f"candidates/{candidate}/verdict-{layer}")
+    return verdict
+
+
+def _of_paths(candidate: str, reference: str | None, scheme: str | None) -> tuple[Artifact, Artifact]:
+    from model_optimizer.system import models
+    from model_optimizer.verify import subject
+
+    if reference is None:
+        raise UsageError("nothing to compare with", hint=("name the original with --against FOLDER",))
+    truth = models.checkpoint_artifact(models.read(reference))
+    made = subject.read(Path(candidate), task=truth.task, scheme=scheme)
+    return made or models.checkpoint_artifact(models.read(candidate)), truth
+
+
+def _of_run(folder: "RunFolder", candidate: str) -> tuple[Artifact, Artifact]:
+    made, truth = folder.read_artifact(candidate), folder.read_artifact("reference")
+    if made is None or truth is None:
+        known = ", ".join(folder.candidates()) or "none"
+        raise UsageError(f"the run has no artefact of `{candidate}`", hint=(f"its candidates: {known}",))
+    return made, truth

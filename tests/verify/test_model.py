@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import math
 import random
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,10 +24,15 @@ TEXTS = Texts(source="some texts", samples=tuple(Sample(text=f"text {n}") for n 
 
 
 class Models:
-    """Stands in for both workers: a vector a text, of which a share is changed in the candidate."""
+    """Stands in for both workers: a vector a text.
 
-    def __init__(self, wrong: float = 0.0) -> None:
+    The candidate's whole space is turned by `turned` (radians), which keeps every neighbour, and a share
+    `wrong` of its vectors points the other way.
+    """
+
+    def __init__(self, wrong: float = 0.0, turned: float = 0.0) -> None:
         self.wrong = wrong
+        self.turned = turned
         self.calls: list[tuple[str, int]] = []
 
     def __call__(
@@ -40,11 +46,14 @@ class Models:
         for sample in samples:
             dice = random.Random(sample["text"])
             row = [dice.gauss(0, 1) for _ in range(6)]
-            if job == "outputs_onnx" and dice.random() < self.wrong:
-                row = [-x for x in row]
+            if job == "outputs_onnx":
+                a, b, *rest = row
+                sine, cosine = math.sin(self.turned), math.cos(self.turned)
+                row = [a * cosine - b * sine, a * sine + b * cosine, *rest]
+                row = [-x for x in row] if dice.random() < self.wrong else row
             rows.append(row)
         progress("running", 1.0)
-        made.vectors(Path(request["out"]), rows)
+        made.vectors(Path(request["out"]), rows, quantized=job == "outputs_onnx")
         return {"texts": len(rows)}
 
 
@@ -69,7 +78,7 @@ def test_an_equal_model_passes_on_the_first_texts(tmp_path: Path) -> None:
     verdict = check(models, tmp_path)
     assert (verdict.layer, verdict.outcome, verdict.more_samples) == ("model", "pass", None)
     assert (verdict.subject, verdict.reference) == ("/c", "/r")
-    assert verdict.because == "250 of some texts; every limit is reached with its whole interval"
+    assert verdict.because == "250 texts of some texts; every limit is reached"
     assert models.calls == [("outputs_torch", 250), ("outputs_onnx", 250)]
 
 
@@ -94,7 +103,7 @@ def test_the_reference_runs_once_for_all_candidates(tmp_path: Path) -> None:
 
 def test_undecided_draws_what_would_decide(tmp_path: Path) -> None:
     """All of 250 neighbours kept reaches 0.9849; a gate of 0.99 needs 381, and a quarter more is drawn."""
-    models = Models()
+    models = Models(turned=0.02)
     verdict = check(models, tmp_path, gate=dataclasses.replace(GATE, rank=0.99))
     assert verdict.outcome == "pass"
     drawn = models.calls[3][1]
@@ -109,18 +118,18 @@ def test_undecided_draws_what_would_decide(tmp_path: Path) -> None:
 
 
 def test_undecided_stops_at_the_limit_and_says_how_many_more(tmp_path: Path) -> None:
-    models = Models()
+    models = Models(turned=0.02)
     verdict = check(models, tmp_path, gate=dataclasses.replace(GATE, rank=0.999), max_texts=300)
     assert verdict.outcome == "undecided"
     assert verdict.more_samples == pytest.approx(3838 - 300, abs=20)
     assert verdict.because is not None
-    assert verdict.because.startswith("300 of some texts; rank lies between 0.987")
+    assert verdict.because.startswith("300 texts of some texts; rank lies between 0.987")
     assert verdict.because.endswith(f"about {verdict.more_samples} more would decide")
     assert sum(n for job, n in models.calls if job == "outputs_onnx") == 300
 
 
 def test_it_does_not_look_again_and_again(tmp_path: Path) -> None:
-    models = Models(wrong=0.0)
+    models = Models(turned=0.02)
     gate = dataclasses.replace(GATE, rank=0.9999)
     many = Texts(source="many", samples=tuple(Sample(text=f"text {n}") for n in range(450)))
     check(models, tmp_path, gate=gate, texts=many)
@@ -129,10 +138,10 @@ def test_it_does_not_look_again_and_again(tmp_path: Path) -> None:
 
 def test_few_texts_are_used_as_they_are(tmp_path: Path) -> None:
     few = Texts(source="three", samples=TEXTS.samples[:3])
-    verdict = check(Models(), tmp_path, texts=few)
+    verdict = check(Models(turned=0.02), tmp_path, texts=few)
     assert verdict.outcome == "undecided"
     assert verdict.because is not None
-    assert verdict.because.startswith("3 of three; rank")
+    assert verdict.because.startswith("3 texts of three; rank")
 
 
 def test_models_of_different_tasks_are_refused(tmp_path: Path) -> None:

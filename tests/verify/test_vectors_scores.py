@@ -74,6 +74,18 @@ def test_neighbours_that_are_equally_near_are_counted_apart(tmp_path: Path) -> N
     assert found["rank_near_ties"].samples == 20
 
 
+def test_what_arithmetic_rules_out_needs_no_sample_size(tmp_path: Path) -> None:
+    """No gate near 1 can be shown by 60 texts, but vectors that do not move cannot change a neighbour."""
+    strict = Gate(recovery=1, top1=1, cosine=0.99, rank=0.9999, source="test")
+    rows = cloud(1, 60)
+    for turned, outcome in ((1e-6, "pass"), (1e-2, "undecided")):
+        moved = [[a - turned * b, b + turned * a, *rest] for a, b, *rest in rows]
+        pair = (made.vectors(tmp_path / "r", rows), made.vectors(tmp_path / "c", moved))
+        found = {j.comparison.metric: j.comparison for j in vectors.judge([pair], strict)}
+        assert (found["rank"].outcome, found["rank"].got) == (outcome, 1)
+        assert (found["rank"].because is not None) == (outcome == "pass")
+
+
 def test_the_nearest_other_vector() -> None:
     units = [[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]]
     found = vectors.nearest(units)

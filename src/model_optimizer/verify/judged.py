@@ -1,5 +1,6 @@
 """From numbers to comparisons, and from comparisons to a verdict."""
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -41,9 +42,20 @@ def gated(
     )
 
 
-def gated_share(metric: str, counts: Sequence[tuple[float, float]], gate: float, *, where: str) -> Judged:
-    """A proportion that must be reached; `counts` holds (successes, trials) of each text."""
-    return gated(
+def gated_share(
+    metric: str,
+    counts: Sequence[tuple[float, float]],
+    gate: float,
+    *,
+    where: str,
+    cannot_change: str | None = None,
+) -> Judged:
+    """A proportion that must be reached; `counts` holds (successes, trials) of each text.
+
+    `cannot_change` says why no trial could have failed. A perfect score then needs no sample size: no
+    number of further texts would show what arithmetic rules out.
+    """
+    found = gated(
         metric,
         proportion(counts),
         gate,
@@ -51,6 +63,10 @@ def gated_share(metric: str, counts: Sequence[tuple[float, float]], gate: float,
         where=where,
         samples=round(sum(trials for _, trials in counts)),
     )
+    if cannot_change and found.comparison.outcome == "undecided" and found.comparison.got == 1:
+        passed = dataclasses.replace(found.comparison, outcome="pass", because=cannot_change)
+        return Judged(comparison=passed)
+    return found
 
 
 def reported(

@@ -64,14 +64,15 @@ def verify_model(
     """Compare a candidate with the checkpoint it was made from, on texts (the built-in ones when None).
 
     A verdict that is undecided after the first texts draws as many more as would decide it, up to
-    `max_texts` of what there is. `scratch` is an existing folder; the reference's outputs stay in it, so
-    that the next candidate of the same reference does not pay for them. Raises UsageError when the two do
-    not fit each other, and what `run` raises when a model cannot be run.
+    `max_texts` of what there is. The reference's outputs stay in the folder `scratch`, so that the next
+    candidate of the same reference does not pay for them. Raises UsageError when the two do not fit each
+    other, and what `run` raises when a model cannot be run.
     """
     _check_pair(candidate, reference)
     question = Question(
         candidate=candidate, reference=reference, gate=gate, run=run, scratch=scratch, progress=progress
     )
+    scratch.mkdir(parents=True, exist_ok=True)
     texts = texts or builtin()
     groups = texts.groups(question.task)[:max_texts]
     stop = min(len(groups), FIRST[question.task])
@@ -161,7 +162,7 @@ def _verdict(question: Question, found: Sequence[Judged], drawn: int, texts: Tex
         reference=question.reference.path,
         outcome=result,
         comparisons=tuple(j.comparison for j in found),
-        because=f"{drawn} of {texts.source}; {_reason(found, more)}",
+        because=f"{drawn} {texts.unit(question.task)} of {texts.source}; {_reason(found, more)}",
         more_samples=more,
     )
 
@@ -170,7 +171,7 @@ def _reason(found: Sequence[Judged], more: int | None) -> str:
     """The one sentence that says why."""
     bad = [j.comparison for j in found if j.comparison.outcome != "pass"]
     if not bad:
-        return "every limit is reached with its whole interval"
+        return "every limit is reached"
     first = next((c for c in bad if c.outcome == "fail"), bad[0])
     if first.outcome == "fail":
         return f"{first.metric} is {first.got:.4g}, wanted {first.wanted}: {first.because or first.where}"

@@ -122,7 +122,10 @@ def _order(before: Sequence[float], after: Sequence[float], groups: Groups, gate
     tries, tied_tries = int(sum(n for _, n in clear)), int(sum(n for _, n in tied))
     lost = round(tries - sum(s for s, _ in clear))
     where = f"{lost} of {tries} pairs of documents change their order"
-    found = gated_share("score_order", clear, gate.rank, where=where)
+    moved = max(abs(x - y) for x, y in zip(before, after, strict=True))
+    fixed = f"no score moves by more than {moved:.1g}, which cannot change a clear order"
+    cannot_change = fixed if 2 * moved < near else None
+    found = gated_share("score_order", clear, gate.rank, where=where, cannot_change=cannot_change)
     if not tied_tries:
         return (found,)
     apart = f"pairs of documents within {NEAR_SCORE:.0%} of the spread of scores in the reference"

@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from model_optimizer.core import Task, UsageError, digest
+from model_optimizer.core import Task, UsageError
 
 SYNTAX = 'write one text a line, or JSON lines with "text" or "prompt", or with "query" and "document"'
 SENTENCE_WORDS = range(5, 41)
@@ -56,9 +56,11 @@ class Texts:
             raise UsageError(f"{self.source} holds nothing for a {task} model", hint=(SYNTAX,))
         return found
 
-    @property
-    def digest(self) -> str:
-        return digest.of_noun(self.samples)
+    def unit(self, task: Task) -> str:
+        """What one group is called, in the plural."""
+        if task == "rerank":
+            return "queries"
+        return "sentences" if task == "embed" and self.whole else "texts"
 
 
 def builtin() -> Texts:
@@ -70,7 +72,7 @@ def builtin() -> Texts:
         .splitlines()
     )
     samples = tuple(Sample(text=json.loads(line)["text"]) for line in lines)
-    return Texts(source="built-in texts", samples=samples, whole=True)
+    return Texts(source="the built-in set", samples=samples, whole=True)
 
 
 def read(path: Path) -> Texts:

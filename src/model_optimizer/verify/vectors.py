@@ -12,8 +12,8 @@ from .limits import NEAR_NEIGHBOUR
 from .numeric import drift
 from .outputs import Outputs
 
-POOL = 400
-"""Texts among which neighbours are sought: the work grows with its square."""
+WORK = 100_000_000
+"""Multiplications that the search for neighbours may take: it bounds the texts that are searched."""
 
 Vector = Sequence[float]
 
@@ -33,7 +33,7 @@ def judge(pairs: Sequence[tuple[Outputs, Outputs]], gate: Gate) -> tuple[Judged,
     drifts = [drift(a, b, pairs[0][1].dtype) for a, b in zip(units_got, units_wanted, strict=True)]
     return (
         *_cosine(cosines, gate),
-        *_rank(units_wanted[:POOL], units_got[:POOL], gate),
+        *_rank(units_wanted, units_got, gate),
         drifted("vectors_ulp", drifts, pairs[0][1]),
     )
 
@@ -91,14 +91,19 @@ def _cosine(cosines: Sequence[float], gate: Gate) -> tuple[Judged, ...]:
 
 def _rank(wanted: Sequence[Vector], got: Sequence[Vector], gate: Gate) -> tuple[Judged, ...]:
     """Whether each text keeps its nearest neighbour; where the reference hardly prefers one, apart."""
-    before, after = nearest(wanted), nearest(got)
+    pool = math.isqrt(2 * WORK // len(wanted[0]))
+    before, after = nearest(wanted[:pool]), nearest(got[:pool])
     clear: list[tuple[float, float]] = []
     tied: list[tuple[float, float]] = []
     for (neighbour, gap), (found, _) in zip(before, after, strict=True):
         (tied if gap < NEAR_NEIGHBOUR else clear).append((float(neighbour == found), 1.0))
     lost = sum(1 for kept, _ in clear if not kept)
     where = f"{lost} of {len(clear)} texts lose their nearest neighbour"
-    found = gated_share("rank", clear, gate.rank, where=where)
+    # Cosines of vectors of length 1 move by no more than the two vectors together, and a gap by twice that.
+    moved = max(math.dist(a, b) for a, b in zip(wanted, got, strict=True))
+    fixed = f"no vector moves by more than {moved:.1g}, which cannot change a clear neighbour"
+    cannot_change = fixed if 4 * moved < NEAR_NEIGHBOUR else None
+    found = gated_share("rank", clear, gate.rank, where=where, cannot_change=cannot_change)
     if not tied:
         return (found,)
     near = f"texts whose two nearest are within {NEAR_NEIGHBOUR:g} in the reference"
@@ -107,13 +112,13 @@ def _rank(wanted: Sequence[Vector], got: Sequence[Vector], gate: Gate) -> tuple[
 
 def nearest(units: Sequence[Vector]) -> list[tuple[int, float]]:
     """For each vector of length 1 the index of the nearest other one, and how much nearer than the next."""
-    best: list[list[tuple[float, int]]] = [[] for _ in units]
+    count = len(units)
+    close = [[-math.inf] * count for _ in units]
     for i, a in enumerate(units):
         for j in range(i):
-            close = _dot(a, units[j])
-            for me, other in ((i, j), (j, i)):
-                best[me] = sorted([*best[me], (close, -other)], reverse=True)[:2]
-    return [
-        (-found[0][1], found[0][0] - found[1][0] if len(found) > 1 else math.inf) if found else (-1, math.inf)
-        for found in best
-    ]
+            close[i][j] = close[j][i] = _dot(a, units[j])
+    found: list[tuple[int, float]] = []
+    for row in close:
+        first, second = (*sorted(row, reverse=True)[:2], -math.inf)[:2]
+        found.append((row.index(first), first - second) if math.isfinite(first) else (-1, math.inf))
+    return found

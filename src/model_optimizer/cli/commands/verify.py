@@ -1,0 +1,86 @@
+"""`mopt verify`: is a candidate still the model that it was made from?"""
+
+from pathlib import Path
+
+import click
+
+from model_optimizer.cli import options
+
+GROUP = "make"
+MODEL_TEXTS = 600
+
+
+@click.command(short_help="Is it right? Compare a candidate with its original.")
+@click.argument("candidate", metavar="X")
+@click.option(
+    "--against",
+    "reference",
+    metavar="R",
+    help="The checkpoint that X was made from; it runs in PyTorch in float32.",
+)
+@click.option("--layer", default="model", show_default=True, help="What is compared.")
+@click.option("--scheme", metavar="NAME", help="The number format whose limits hold; default: what X says.")
+@click.option(
+    "--texts",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Your own texts, one a line, or JSON lines with text, prompt, or query and document.",
+)
+@click.option(
+    "--max-texts",
+    type=click.IntRange(min=2),
+    default=MODEL_TEXTS,
+    show_default=True,
+    help="Where an undecided verdict stops to draw more.",
+)
+@click.option(
+    "--run",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="A run folder: X is the name of one of its candidates, and the verdict is written there.",
+)
+@click.option("--strict", is_flag=True, help="Exit with 1 when the verdict is undecided.")
+@click.option(
+    "--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write the verdict to a file."
+)
+@options.as_json
+def COMMAND(
+    candidate: str,
+    reference: str | None,
+    layer: str,
+    scheme: str | None,
+    texts: Path | None,
+    max_texts: int,
+    run: Path | None,
+    strict: bool,
+    out: Path | None,
+    as_json: bool,
+) -> None:
+    """Run X and R on the same inputs and compare their answers.
+
+    A number passes when its whole 95 % interval reaches the limit, fails when all of it lies below, and is
+    undecided between; then more texts are drawn. Exits with 0 on pass, 1 on fail, and 0 on undecided (1 with
+    --strict).
+    """
+    from model_optimizer import api
+    from model_optimizer.cli.progress import Reporter
+    from model_optimizer.cli.render_verify import verdict_text
+    from model_optimizer.core import codec
+
+    reporter = Reporter()
+    try:
+        verdict = api.verify(
+            candidate,
+            reference,
+            layer=layer,
+            scheme=scheme,
+            texts=texts,
+            max_texts=max_texts,
+            run=run,
+            progress=reporter,
+        )
+    finally:
+        reporter.close()
+    if out:
+        api.save(verdict, out)
+    click.echo(codec.dumps(verdict) if as_json else verdict_text(verdict), nl=False)
+    no = verdict.outcome == "fail" or (strict and verdict.outcome == "undecided")
+    raise click.exceptions.Exit(int(no))
