@@ -66,8 +66,8 @@ class TestWindow:
         # tokens at 110, 150, 160, 200, 210, 250, 260, 300
         assert found.output_tokens_per_s == pytest.approx(40)
         assert found.window == (
-            "from the first measured request until load was no longer offered; 2 requests of warm-up and the "
-            "drain of the last 1 are left out of rates"
+            "from the first measured request until load was no longer offered; rates leave out 2 of warm-up "
+            "and the drain of the last 1"
         )
 
     def test_percentiles_are_of_all_that_began(self) -> None:

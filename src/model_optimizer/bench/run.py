@@ -39,7 +39,7 @@ def measure(
     """Load a server and say how it did, one point a level.
 
     `sample_memory` reads bytes that the server holds now, `energy` joules used so far; both may carry an
-    attribute `source`. They are called from a thread of their own, twice a second.
+    attribute `source`. They are called from a thread of their own, memory twice a second, energy ten times.
 
     Raises HostError when the server cannot be reached, MoptError when no request completed, UsageError
     when the request makes no sense. Ctrl-C during the load ends it: what was measured by then comes back,

@@ -11,7 +11,8 @@ Reader = Callable[[], float | None]
 """Reads a quantity now; None when it cannot be read. An attribute `source` says how it is read."""
 
 NOT_MEASURABLE = "not measurable here"
-_INTERVAL_S = 0.5
+_INTERVAL_S = 0.1
+_MEMORY_EVERY = 5  # reading it costs the server's kernel more than reading a counter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,14 +84,21 @@ class Sampler:
         )
 
     def _run(self) -> None:
+        count = 0
         while not self._stop.wait(_INTERVAL_S):
-            self._read()
+            count += 1
+            self._read(with_memory=count % _MEMORY_EVERY == 0)
 
-    def _read(self) -> None:
-        for reader, samples in ((self._memory, self._memory_samples), (self._energy, self._energy_samples)):
-            value = reader() if reader is not None else None
-            if value is not None:
-                samples.append((perf_counter_ns(), value))
+    def _read(self, *, with_memory: bool = True) -> None:
+        _sample(self._energy, self._energy_samples)
+        if with_memory:
+            _sample(self._memory, self._memory_samples)
+
+
+def _sample(reader: Reader | None, samples: list[tuple[int, float]]) -> None:
+    value = reader() if reader is not None else None
+    if value is not None:
+        samples.append((perf_counter_ns(), value))
 
 
 def _source(reader: Reader | None, otherwise: str) -> str:

@@ -51,4 +51,4 @@ def finished_inside(outcomes: Sequence[Outcome], span: Window) -> list[Outcome]:
 def _left_out(driven: Driven) -> str:
     warmup = sum(not o.measured for o in driven.outcomes)
     drain = sum(o.last_ns > driven.closed_ns for o in driven.outcomes if o.measured)
-    return f"{warmup} requests of warm-up and the drain of the last {drain} are left out of rates"
+    return f"rates leave out {warmup} of warm-up and the drain of the last {drain}"

@@ -1,0 +1,179 @@
+"""`mopt bench`: how fast a running server answers, at one load or several."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from model_optimizer.cli import options
+from model_optimizer.core import Lengths, UsageError
+from model_optimizer.core.workload import Arrivals
+
+if TYPE_CHECKING:
+    from model_optimizer.bench.options import BenchOptions
+    from model_optimizer.bench.target import Target
+    from model_optimizer.core import Workload
+
+GROUP = "measure"
+
+_APIS = ("completions", "chat", "embeddings", "rerank", "score")
+_ARRIVALS = [name for name in get_args(Arrivals) if name != "closed"]
+_TASKS = {"embeddings": "embed", "rerank": "rerank", "score": "rerank"}
+
+
+class Levels(click.ParamType[Any]):
+    """One number above zero, or several with commas between."""
+
+    name = "N[,N...]"
+
+    def __init__(self, *, whole: bool) -> None:
+        self._whole = whole
+
+    def convert(
+        self, value: str | tuple[float, ...], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, ...]:
+        if isinstance(value, tuple):
+            return value
+        option = param.opts[0] if param else "value"
+        try:
+            numbers = tuple(int(part) if self._whole else float(part) for part in value.split(","))
+        except ValueError:
+            numbers = ()
+        if not numbers or any(not number > 0 for number in numbers):
+            what = "whole numbers" if self._whole else "numbers"
+            raise UsageError(f"{option} takes {what} above zero, not `{value}`")
+        if math.inf in numbers and len(numbers) > 1:
+            raise UsageError(f"{option}: a burst (`inf`) stands alone")
+        return numbers
+
+
+_FILE = click.Path(path_type=Path, dir_okay=False)
+
+_whom = options.together(
+    click.option("--model", help="Name of the model; without it the server's first one."),
+    click.option("--api", type=click.Choice(_APIS), help="Interface; without it, the first that answers."),
+    click.option("--path", help="Path of the interface, where it is not the usual one."),
+    click.option("--stream/--no-stream", default=True, help="Answers token by token.  [default: stream]"),
+    click.option("--api-key-env", metavar="NAME", help="Variable with the key.  [default: OPENAI_API_KEY]"),
+)
+_load = options.together(
+    click.option("--concurrency", type=Levels(whole=True), help="Requests in flight, in a closed loop."),
+    click.option("--qps", "--rate", type=Levels(whole=False), help="Requests per second; `inf` is a burst."),
+    click.option("--arrivals", type=click.Choice(_ARRIVALS), help="With a rate.  [default: poisson]"),
+    click.option("--burstiness", type=options.PositiveFloat(), help="Of gamma arrivals; below 1 clusters."),
+    click.option("--requests", type=click.IntRange(min=1), help="How many requests at each level."),
+    click.option("--for", "duration_s", type=options.SecondsType(), help="How long at each level: 30s, 10m."),
+    click.option("--warmup", type=click.IntRange(min=0), help="Requests before the window."),
+    click.option(
+        "--timeout", "timeout_s", type=options.SecondsType(), default="300s", help="Of one request."
+    ),
+    click.option("--seed", type=int, default=0, help="The same seed asks the same.  [default: 0]"),
+)
+_prompts = options.together(
+    click.option("--prompt-tokens", type=options.LengthsType(), help="N, or a distribution.  [default: 128]"),
+    click.option("--output-tokens", type=options.LengthsType(), help="N, or a distribution.  [default: 32]"),
+    click.option("--shared-prefix", type=click.IntRange(min=0), default=0, help="Tokens that all share."),
+    click.option("--prompts", type=_FILE, help="JSONL file of real prompts."),
+    click.option("--tokenizer", type=click.Path(), help="tokenizer.json or its folder, for exact lengths."),
+    click.option("--vocab-size", type=click.IntRange(min=64), help="Draw token ids, without a tokenizer."),
+    click.option("--ignore-eos/--no-ignore-eos", default=True, help="Go on to that length.  [default: yes]"),
+)
+
+
+@click.command(short_help="How fast does a running server answer?")
+@click.argument("url", metavar="URL")
+@_whom
+@_load
+@_prompts
+@options.slo
+@click.option("--pid", type=click.IntRange(min=1), help="Process of the server, to measure its memory.")
+@click.option("--out", type=_FILE, help="Write the measurement to a file.")
+@options.as_json
+def COMMAND(url: str, out: Path | None, as_json: bool, pid: int | None, seed: int, **given: Any) -> None:
+    """Load a server that speaks the OpenAI interface, and say how it did.
+
+    Nothing is installed on the server and no request is tried again. Times are taken when bytes arrive;
+    the definitions of all numbers are in the JSON.
+
+    \b
+    mopt bench http://127.0.0.1:8000 --concurrency 1,8,32 --requests 256
+    mopt bench http://127.0.0.1:8000 --rate 20 --arrivals poisson --for 30s --ttft-ms 200
+    """
+    from model_optimizer.bench.run import measure
+    from model_optimizer.cli.progress import Reporter
+    from model_optimizer.cli.render_bench import measurement_text
+    from model_optimizer.core import Slo, codec
+    from model_optimizer.system import files, telemetry
+
+    slo = Slo(**{name: given[name] for name in ("ttft_ms", "tpot_ms", "e2e_ms", "percentile")})
+    reporter = Reporter()
+    try:
+        found = measure(
+            _target(url, given),
+            _workload(given),
+            slo,
+            progress=reporter,
+            sample_memory=telemetry.memory(pid) if pid else None,
+            energy=telemetry.energy(),
+            seed=seed,
+            options=_options(given),
+        )
+    finally:
+        reporter.close()
+    if out:
+        files.write_atomic(out, codec.dumps(found))
+        click.echo(f"written to {out}", err=True)
+    click.echo(codec.dumps(found) if as_json else measurement_text(found), nl=False)
+    raise click.exceptions.Exit(130 if found.interrupted else 0)
+
+
+def _target(url: str, given: dict[str, Any]) -> "Target":
+    from model_optimizer.bench.target import Target
+
+    names = ("model", "api", "path", "stream", "tokenizer", "vocab_size", "api_key_env")
+    return Target(url=url, **{name: given[name] for name in names})
+
+
+def _workload(given: dict[str, Any]) -> "Workload":
+    from model_optimizer.core import Workload
+
+    qps, concurrency, arrivals = given["qps"], given["concurrency"], given["arrivals"]
+    if qps and concurrency:
+        raise UsageError("a load has a rate (--qps) or a concurrency, not both")
+    if given["burstiness"] is not None:
+        arrivals = arrivals or "gamma"
+        if arrivals != "gamma":
+            raise UsageError("--burstiness is the shape of --arrivals gamma")
+    if arrivals and not qps and arrivals != "burst":
+        raise UsageError(f"--arrivals {arrivals} needs a rate", hint=("add --qps N",))
+    if given["requests"] and given["duration_s"]:
+        raise UsageError("a level ends after a number of requests or a time (--for), not both")
+    if given["duration_s"] == 0:
+        raise UsageError("--for needs a time above zero")
+    if qps == (math.inf,):
+        arrivals = "burst"
+    return Workload(
+        task=_TASKS.get(given["api"], "generate"),  # pyright: ignore[reportArgumentType]
+        arrivals=arrivals or ("poisson" if qps else "closed"),
+        qps=qps[0] if qps else None,
+        burstiness=given["burstiness"] or 1.0,
+        concurrency=concurrency[0] if concurrency else None if qps else 1,
+        requests=given["requests"],
+        prompt_tokens=given["prompt_tokens"] or Lengths.fixed(128),
+        output_tokens=given["output_tokens"] or Lengths.fixed(32),
+        shared_prefix=given["shared_prefix"],
+    )
+
+
+def _options(given: dict[str, Any]) -> "BenchOptions":
+    from model_optimizer.bench.options import BenchOptions
+
+    return BenchOptions(
+        levels=given["qps"] or given["concurrency"] or (),
+        duration_s=given["duration_s"],
+        warmup=given["warmup"],
+        timeout_s=given["timeout_s"],
+        ignore_eos=given["ignore_eos"],
+        prompts=str(given["prompts"]) if given["prompts"] else None,
+    )
