@@ -1,12 +1,11 @@
 """Chains of tools: found by what tools declare, never through something quantized twice."""
 
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 import pytest
 
 from model_optimizer.core import Artifact, ModelSpec, Needs, UsageError, plugins
-from model_optimizer.core.paths import Hop, follow, named, needs, paths, reachable
+from model_optimizer.core.paths import Hop, finder, named, needs, paths, reachable, refusals
 
 FLOATS = frozenset({"fp32", "fp16", "bf16"})
 SCHEMES = {n: m.SCHEME for n, m in plugins.load_all("model_optimizer.schemes").items()}
@@ -25,13 +24,11 @@ class FakeTool:
     TASKS: frozenset[str] = frozenset({"embed"})
     ENVIRONMENT: str = "onnx"
     memory: int = 10
-    made: list[tuple[str, str]] = field(default_factory=list)
 
     def needs(self, model, scheme) -> Needs:
         return Needs(disk_bytes=5, memory_bytes=self.memory, artifact_bytes=scheme.weight_bits)
 
     def make(self, source, scheme, out, *, run, progress) -> Artifact:
-        self.made.append((source.path, str(out)))
         return replace(source, path=str(out), scheme=scheme.name, format=self.WRITES[scheme.name])
 
 
@@ -114,17 +111,20 @@ def test_needs_of_a_chain(tools) -> None:
     assert needs((), MODEL, tools, SCHEMES) == Needs()
 
 
-def test_each_tool_gets_what_the_one_before_made(tools, tmp_path: Path) -> None:
-    source = Artifact(
-        path="/m", format="safetensors", scheme="bf16", task="embed", bytes=1, digest="sha256:" + "0" * 64
-    )
-    (chain,) = paths("embed", "int8", "safetensors", ("onnx",), tools, have_scheme="bf16")
-    made = follow(
-        chain, source, tmp_path / "out", between=tmp_path / "b", tools=tools, schemes=SCHEMES,
-        run=lambda *_: {}, progress=lambda *_: None,
-    )  # fmt: skip
-    assert made.path == str(tmp_path / "out")
-    assert (made.scheme, made.format) == ("int8", "onnx")
-    between = str(tmp_path / "b" / "1-export")
-    assert tools["export"].made == [("/m", between)]
-    assert tools["dynamic"].made == [(between, str(tmp_path / "out"))]
+SOURCE = Artifact(
+    path="/m", format="safetensors", scheme="bf16", task="embed", bytes=1, digest="sha256:" + "0" * 64
+)
+
+
+def test_a_finder_answers_with_names(tools) -> None:
+    find = finder(MODEL, SOURCE, tools)
+    assert find("int8", "onnx") == ("export", "dynamic")
+    assert find("bf16", "safetensors") == ()
+    assert find("nvfp4", "onnx") is None
+
+
+def test_a_tool_that_refuses_the_model_is_not_used(tools) -> None:
+    tools["export"].refuses = lambda model: f"no {model.architecture}"
+    tools["genai"].refuses = lambda model: "another task, not asked"
+    assert refusals(MODEL, tools) == {"export": "no BertModel"}
+    assert finder(MODEL, SOURCE, tools)("int8", "onnx") is None

@@ -6,14 +6,13 @@ A quantizing tool starts from the schemes in its FROM and never from what is qua
 with an empty FROM only changes the format.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from .artifact import Artifact
 from .errors import UsageError
 from .model import ModelSpec
-from .protocols import Needs, Progress, RunWorker, Tool
+from .protocols import Needs, Tool
 from .scheme import Scheme
 
 
@@ -27,6 +26,16 @@ class Hop:
 
 
 Chain = tuple[Hop, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What is to be made of which model: a scheme, in one of several formats (the first possible one)."""
+
+    model: ModelSpec
+    source: Artifact
+    scheme: str
+    formats: tuple[str, ...]
 
 
 def paths(
@@ -83,22 +92,58 @@ def needs(chain: Chain, model: ModelSpec, tools: Mapping[str, Tool], schemes: Ma
     )
 
 
-def follow(
-    chain: Chain,
-    source: Artifact,
-    out: Path,
-    *,
-    between: Path,
-    tools: Mapping[str, Tool],
-    schemes: Mapping[str, Scheme],
-    run: RunWorker,
-    progress: Progress,
-) -> Artifact:
-    """Let each tool make the source of the next. All but the last write below `between`."""
-    for place, hop in enumerate(chain, start=1):
-        target = out if place == len(chain) else between / f"{place}-{hop.tool}"
-        source = tools[hop.tool].make(source, schemes[hop.scheme], target, run=run, progress=progress)
-    return source
+def chains(order: Order, tools: Mapping[str, Tool]) -> list[Chain]:
+    """Every chain of tools that take the model and make what was ordered, the shortest first."""
+    source, refused = order.source, refusals(order.model, tools)
+    usable = {name: tool for name, tool in tools.items() if name not in refused}
+    return paths(source.task, order.scheme, source.format, order.formats, usable, have_scheme=source.scheme)
+
+
+def choose(order: Order, tools: Mapping[str, Tool]) -> Chain:
+    """The shortest chain for the order. UsageError tells why there is none, and what can be made."""
+    found = chains(order, tools)
+    if found and found[0]:
+        return found[0]
+    source, refused = order.source, refusals(order.model, tools)
+    what = f"`{order.model.name}` in `{order.scheme}` as {' or '.join(order.formats) or 'anything'}"
+    if found:
+        raise UsageError(f"there is nothing to make: {what} is what it is already")
+    usable = {name: tool for name, tool in tools.items() if name not in refused}
+    ends = reachable(source.task, source.format, usable, have_scheme=source.scheme)
+    possible = ", ".join(f"{hop.scheme} as {hop.format}" for hop in ends)
+    raise UsageError(
+        f"no tool makes {what}",
+        cause=(
+            f"it is a model for the task `{source.task}` in {source.format} ({source.scheme})",
+            *refused.values(),
+        ),
+        hint=(f"from it can be made: {possible or 'nothing with the tools of this version'}",),
+        reference="cannot-be-made",
+    )
+
+
+def refusals(model: ModelSpec, tools: Mapping[str, Tool]) -> dict[str, str]:
+    """Why tools that handle the model's task cannot take this model; a tool that can is not in it."""
+    reasons: dict[str, str] = {}
+    for name, tool in tools.items():
+        refuses: Callable[[ModelSpec], str | None] | None = getattr(tool, "refuses", None)
+        if model.task in tool.TASKS and refuses and (reason := refuses(model)):
+            reasons[name] = reason
+    return reasons
+
+
+def finder(
+    model: ModelSpec, have: Artifact, tools: Mapping[str, Tool]
+) -> Callable[[str, str], tuple[str, ...] | None]:
+    """(scheme, format) -> the names of the tools that make it, () when it is there, None when none can."""
+    refused = refusals(model, tools)
+    usable = {name: tool for name, tool in tools.items() if name not in refused}
+
+    def find(scheme: str, form: str) -> tuple[str, ...] | None:
+        found = paths(model.task, scheme, have.format, (form,), usable, have_scheme=have.scheme)
+        return tuple(hop.tool for hop in found[0]) if found else None
+
+    return find
 
 
 def _search(

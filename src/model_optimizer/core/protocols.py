@@ -75,7 +75,8 @@ class Tool(Protocol):
     READS is the format it starts from and FROM the schemes that the source may have there; an empty
     FROM means any, and that the result has the same one. WRITES is the format it makes for each scheme,
     TASKS what models it handles, ENVIRONMENT where its worker runs. `needs` is how many bytes it takes
-    for a model, by arithmetic alone.
+    for a model, by arithmetic alone. A tool that cannot take every model of its tasks also has
+    `refuses(model) -> str | None`, which says why not.
     """
 
     READS: str

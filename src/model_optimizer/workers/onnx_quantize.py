@@ -107,7 +107,7 @@ def dynamic(
     reduced = (not exact) if reduce_range is None else reduce_range
     # The quantizer leaves scratch files beside its input, so it gets a copy to work on: linked data is
     # refused by onnx, and a graph handed over in memory would be copied there.
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.scratch-") as scratch:
+    with tempfile.TemporaryDirectory(dir=out, prefix=".scratch-") as scratch:
         for name in ("model.onnx", DATA):
             if (source / name).is_file():
                 shutil.copyfile(source / name, Path(scratch) / name)

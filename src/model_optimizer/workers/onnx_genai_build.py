@@ -1,0 +1,232 @@
+"""Build a language model for ONNX Runtime GenAI on the CPU, and compare it with the original.
+
+Request: {source, out, scheme, precision: fp32|int8|int4, block_size}. `out` is an existing empty folder
+that gets model.onnx and model.onnx.data, genai_config.json, the tokenizer's files, config.json and
+mopt.json. Result: {versions, notes, weights, parity}.
+
+What the builder's int8 and int4 are is read from the graph it made: weights in blocks with a 32-bit scale
+each (MatMulNBits), multiplied by activations that the kernel rounds to 8 bits.
+"""
+
+import gc
+import importlib.metadata
+import json
+import logging
+import math
+import random
+import sys
+import tempfile
+import warnings
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parent))
+from _checkpoint import (
+    TOKENIZER_FILES,
+    check_weights,
+    copy_files,
+    read_config,
+    require_loaded,
+    require_tokenizer,
+)
+from _contract import brief, fail, main, progress
+
+PACKAGES = ("onnxruntime-genai", "onnxruntime", "torch", "transformers")
+TOKENS = 24
+# Of the largest logit: what separates rounding from a different computation, in full precision.
+TOLERANCE = 2e-4
+# Below this the graph is not a rounded version of the model but another one.
+LEAST_COSINE = 0.5
+
+
+def job(request: dict[str, Any]) -> dict[str, Any]:
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.ERROR)  # the quantizer tells of every node
+    source, out, precision = Path(request["source"]), Path(request["out"]), request["precision"]
+    progress("reading the checkpoint", 0.0)
+    config = read_config(source)
+    check_weights(source)
+    require_tokenizer(source)
+    tokens, wanted = answer(source, config)
+    gc.collect()
+    progress("building", 0.25)
+    build(source, out, precision, request["block_size"])
+    for path in out.iterdir():
+        path.chmod(0o644)
+    copy_files(source, out, [n for n in ("config.json", *TOKENIZER_FILES) if not (out / n).exists()])
+    progress("comparing with the original", 0.9)
+    parity = compare(out, tokens, wanted, exact=precision == "fp32")
+    weights, notes = describe(out / "model.onnx")
+    facts = {
+        "schema": "onnx_folder/1",
+        "task": "generate",
+        "scheme": request["scheme"],
+        "max_tokens": context_length(out),
+        "weights": weights,
+        "parity": parity,
+    }
+    (out / "mopt.json").write_text(json.dumps(facts, indent=2) + "\n", encoding="utf-8")
+    return {
+        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
+        "weights": weights,
+        "parity": parity,
+        "notes": [*notes, parity_note(parity, exact=precision == "fp32")],
+    }
+
+
+def answer(source: Path, config: dict[str, Any]) -> tuple[list[int], Any]:
+    """Token ids of a fixed prompt, and the logits that the original gives at every place of it."""
+    import torch
+    import transformers
+
+    try:
+        model, loaded = transformers.AutoModelForCausalLM.from_pretrained(
+            source,
+            dtype=torch.float32,
+            use_safetensors=True,
+            trust_remote_code=False,
+            local_files_only=True,
+            output_loading_info=True,
+        )
+    except (ValueError, KeyError, NotImplementedError, ImportError, AttributeError) as error:
+        fail(
+            "unsupported-architecture",
+            f"transformers {transformers.__version__} cannot load `{config['architectures'][0]}`",
+            [brief(error)],
+            ["models that bring their own code are refused"],
+        )
+    require_loaded(list(loaded["missing_keys"]), unused=r"^$")
+    dice = random.Random(0)
+    tokens = [dice.randrange(model.config.get_text_config().vocab_size) for _ in range(TOKENS)]
+    progress("computing what the original answers", 0.15)
+    with torch.no_grad():
+        logits = model.eval()(torch.tensor([tokens])).logits[0].numpy()
+    return tokens, logits
+
+
+def build(source: Path, out: Path, precision: str, block_size: int) -> None:
+    """Run the builder of onnxruntime-genai in this process."""
+    from onnxruntime_genai.models import builder
+
+    extra = [] if precision == "fp32" else [f"block_size={block_size}"]
+    with tempfile.TemporaryDirectory(dir=out, prefix=".scratch-") as scratch:
+        try:
+            options = builder.parse_extra_options(
+                str(source), str(source), str(out), precision, "cpu", scratch, extra
+            )
+            builder.create_model(str(source), str(source), str(out), precision, "cpu", scratch, **options)
+        except NotImplementedError as error:
+            version = importlib.metadata.version("onnxruntime-genai")
+            fail(
+                "unsupported-architecture",
+                f"onnxruntime-genai {version} cannot build this architecture",
+                [brief(error)],
+                ["serve it with PyTorch or vLLM"],
+            )
+
+
+def compare(out: Path, tokens: list[int], wanted: Any, *, exact: bool) -> dict[str, Any]:
+    """Load what was built and let it read the same prompt. Fails when it is not the same model."""
+    import numpy
+    import onnxruntime_genai
+
+    model = onnxruntime_genai.Model(str(out))
+    parameters = onnxruntime_genai.GeneratorParams(model)
+    parameters.set_search_options(max_length=len(tokens) + 1, batch_size=1)
+    generator = onnxruntime_genai.Generator(model, parameters)
+    generator.append_tokens(numpy.array([tokens], dtype=numpy.int32))
+    got = numpy.array(generator.get_output("logits"))[0, :, : wanted.shape[-1]]
+    difference = float(numpy.abs(got - wanted).max()) / (float(numpy.abs(wanted).max()) or 1.0)
+    products = (got * wanted).sum(-1)
+    lengths = numpy.linalg.norm(got, axis=-1) * numpy.linalg.norm(wanted, axis=-1)
+    cosine = float((products / lengths).mean())
+    if not (difference <= TOLERANCE if exact else cosine >= LEAST_COSINE):
+        fail(
+            "export-differs",
+            "what was built does not compute what the model computes",
+            [f"logits differ by {difference:.2g} of the largest, their mean cosine is {cosine:.3f}"],
+            ["this architecture may not be supported fully; serve it with PyTorch or vLLM"],
+        )
+    return {"tokens": len(tokens), "largest_difference": difference, "mean_cosine": cosine}
+
+
+def parity_note(parity: dict[str, Any], *, exact: bool) -> str:
+    if exact:
+        return (
+            f"same as PyTorch at {parity['tokens']} places: "
+            f"largest difference {parity['largest_difference']:.1e} of the largest logit"
+        )
+    return f"logits at {parity['tokens']} places of random text: mean cosine {parity['mean_cosine']:.4f}"
+
+
+def describe(path: Path) -> tuple[dict[str, Any], list[str]]:
+    """What the numbers in the graph are: operators, bits, blocks, and what was left in 32 bits."""
+    import onnx
+
+    graph = onnx.load(str(path), load_external_data=False).graph
+    sizes = {tensor.name: tensor for tensor in graph.initializer}
+    count = Counter(node.op_type for node in graph.node)
+    blocks = [attributes(node) for node in graph.node if node.op_type == "MatMulNBits"]
+    if not blocks:
+        return {"operator": "MatMul", "bits": 32, "quantized": 0}, [
+            f"{count['MatMul']} weight matrices in 32-bit floating point"
+        ]
+    first = blocks[0]
+    symmetric = not any(
+        len(node.input) > 3 and node.input[3] for node in graph.node if node.op_type == "MatMulNBits"
+    )
+    tables = [
+        4 * math.prod(sizes[node.input[0]].dims)
+        for node in graph.node
+        if node.op_type == "Gather"
+        and node.input[0] in sizes
+        and sizes[node.input[0]].data_type == onnx.TensorProto.FLOAT
+    ]
+    head = any("lm_head" in node.name for node in graph.node if node.op_type == "MatMulNBits")
+    weights = {
+        "operator": "MatMulNBits",
+        "bits": first["bits"],
+        "block_size": first["block_size"],
+        "symmetric": symmetric,
+        "quantized": len(blocks),
+        "left": count["MatMul"],
+        "head": head,
+        "embedding_bits": 32 if tables else first["bits"],
+        "activations": f"int8 by block inside the kernel (accuracy level {first.get('accuracy_level', 0)})"
+        if first.get("accuracy_level") == 4
+        else "float32",
+    }
+    notes = [
+        f"{len(blocks)} weight matrices{' with the output head' if head else ''} in {first['bits']}-bit "
+        f"integers, {'symmetric' if symmetric else 'asymmetric'}, a 32-bit scale for each "
+        f"{first['block_size']} weights; {count['MatMul']} left in 32 bits",
+    ]
+    if first.get("accuracy_level") == 4:
+        notes.append("the kernel rounds activations to 8 bits block by block (accuracy level 4)")
+    if tables:
+        notes.append(
+            f"the embedding table ({sum(tables) / 1e6:.1f} MB) stays in 32 bits: "
+            + (
+                "the runtime looks up 4-bit tables only"
+                if first["bits"] == 8
+                else "it is not tied to the head"
+            )
+        )
+    else:
+        notes.append(f"the embedding table is the output head's: {first['bits']} bits too")
+    return weights, notes
+
+
+def attributes(node: Any) -> dict[str, int]:
+    import onnx
+
+    return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
+
+
+def context_length(out: Path) -> int:
+    return int(json.loads((out / "genai_config.json").read_text(encoding="utf-8"))["model"]["context_length"])
+
+
+if __name__ == "__main__":
+    main(job)
