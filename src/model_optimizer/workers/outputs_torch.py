@@ -34,19 +34,19 @@ NOTHING = r"(?!)"
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
+    folder = Path(request["model"])
+    config = read_config(folder)
+    check_weights(folder)
+    require_tokenizer(folder)
+    pooling = pooling_of(folder, config) if request["task"] == "embed" else ""
     # Threads that wait by spinning take the cores from whoever else works on this machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     import torch
     import transformers
 
-    folder = Path(request["model"])
-    config = read_config(folder)
-    check_weights(folder)
-    require_tokenizer(folder)
     samples = _outputs.read_samples(request["samples"])
     reference = _outputs.Outputs(request["at"]) if request.get("at") else None
     progress("load the model in float32")
-    pooling = pooling_of(folder, config) if request["task"] == "embed" else ""
     model = load(folder, request["task"], pooling)
     tokenizer = _outputs.load_tokenizer(folder)
     longest = min(request["max_tokens"], most_tokens(folder, config))
