@@ -60,16 +60,23 @@ def write_folder(folder: Path, config: Mapping[str, object], tensors: Layout, *,
 
 def layout(spec: ModelSpec, dtype: str = "BF16") -> dict[str, tuple[str, tuple[int, ...]]]:
     """Every tensor of a model by the name that it has in a checkpoint."""
-    return {name: (dtype, weight.shape) for weight in spec.weights for name in _names(weight, spec)}
+    return {name: (dtype, shape) for weight in spec.weights for name, shape in _tensors(weight, spec)}
 
 
-def _names(weight: Weight, spec: ModelSpec) -> list[str]:
-    stars = weight.name.count("*")
-    if stars == 0:
-        return [weight.name]
+def _tensors(weight: Weight, spec: ModelSpec) -> list[tuple[str, tuple[int, ...]]]:
+    """The copies of a weight; experts whose number is not part of the name are stored as one tensor."""
     experts = spec.experts.routed if spec.experts else 1
-    return [_numbered(weight.name, copy // experts, copy % experts) if stars == 2 else
-            _numbered(weight.name, copy) for copy in range(weight.copies)]  # fmt: skip
+    match weight.name.count("*"):
+        case 0:
+            return [(weight.name, weight.shape)]
+        case 1 if weight.role == "expert":
+            shape = (experts, *weight.shape)
+            return [(_numbered(weight.name, layer), shape) for layer in range(weight.copies // experts)]
+        case 1:
+            return [(_numbered(weight.name, copy), weight.shape) for copy in range(weight.copies)]
+        case _:
+            copies = range(weight.copies)
+            return [(_numbered(weight.name, n // experts, n % experts), weight.shape) for n in copies]
 
 
 def _numbered(name: str, *numbers: int) -> str:

@@ -108,21 +108,13 @@ def download(remote: Remote, progress: Progress) -> Path:
 
 
 def _no_connection() -> tuple[type[Exception], ...]:
-    """What the HTTP library below the client raises without a connection: httpx now, requests before 1.0."""
-    kinds: list[type[Exception]] = []
-    try:
-        from httpx import TransportError
+    """What the HTTP library below the client raises without a connection, whichever of them it uses.
 
-        kinds.append(TransportError)
-    except ImportError:
-        pass
-    try:
-        from requests import RequestException  # pyright: ignore[reportMissingModuleSource]
+    The client's own error derives from that library's HTTPError, which is the root of its others too.
+    """
+    from huggingface_hub.errors import HfHubHTTPError
 
-        kinds.append(RequestException)
-    except ImportError:
-        pass
-    return tuple(kinds)
+    return tuple(kind for kind in HfHubHTTPError.__mro__ if kind.__name__ == "HTTPError")  # pyright: ignore[reportReturnType]
 
 
 def _asking(address: Address, call: Callable[[], Any]) -> Any:

@@ -37,6 +37,7 @@ class Config:
         self.missing: list[str] = []
         self.wrong: list[str] = []
         self.notes: list[str] = []
+        self.reads_per_layer = False
 
     @property
     def model_type(self) -> str:
@@ -82,6 +83,15 @@ class Config:
         """As `whole`, with a number also for null and in the built-in table."""
         found = self.whole(*names, default=default, condensed=default)
         return default if found is None else found
+
+    def fill(self, **defaults: int) -> None:
+        """What a file may leave out because it is the architecture's default (transformers 5.24).
+
+        transformers leaves such keys out when it writes config.json. A row of the table is not filled.
+        """
+        for name, value in defaults.items():
+            if not self.condensed:
+                self.keys.setdefault(name, value)
 
     def layers(self, *names: str) -> int:
         found = self.need(*(names or ("num_hidden_layers",)))
@@ -147,12 +157,30 @@ class Config:
             counts[kind] = counts.get(kind, 0) + 1
         return counts
 
+    def per_layer(self) -> dict[str, dict[str, int]]:
+        """`per_layer_config`, where transformers 5 writes what single layers have of their own."""
+        self.reads_per_layer = True
+        value = self.keys.get("per_layer_config")
+        if not value:
+            return {}
+        entries = value if isinstance(value, dict) else {}
+        found = {
+            str(layer): {str(k): n for k, n in entry.items() if isinstance(n, int) and n > 0}
+            for layer, entry in entries.items()
+            if isinstance(entry, dict)
+        }
+        if not found or any(len(found[str(k)]) != len(e) for k, e in entries.items() if isinstance(e, dict)):
+            self.wrong.append("`per_layer_config` is not an object of whole numbers by layer")
+        return found
+
     def misunderstood(self, what: str) -> None:
         """A family met a value that it does not know."""
         self.wrong.append(what)
 
     def require_complete(self) -> None:
         """UsageError that names every missing and every wrong field, when there are any."""
+        if self.keys.get("per_layer_config") and not self.reads_per_layer:
+            self.wrong.append("`per_layer_config`: layers of different sizes")
         if not self.missing and not self.wrong:
             return
         cause = [f"missing: {', '.join(dict.fromkeys(self.missing))}"] if self.missing else []

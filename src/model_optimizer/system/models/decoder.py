@@ -19,7 +19,10 @@ Windows = tuple[tuple[int | None, int], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Style:
-    """How a decoder differs from Llama's. `tied` is the architecture's default for tied embeddings."""
+    """How a decoder differs from Llama's. `tied` is the architecture's default for tied embeddings.
+
+    `each_head`: where `num_key_value_heads` is missing, every head has keys and values of its own.
+    """
 
     prefix: str = "model"
     layer: str = "layers.*"
@@ -41,6 +44,7 @@ class Style:
     mlp_bias: bool = False
     sinks: bool = False
     tied: bool = False
+    each_head: bool = False
 
 
 def decoder(
@@ -48,7 +52,7 @@ def decoder(
     encoder: tuple[Weight, ...] | None = (), in_transformers: bool = True,
 ) -> Shape:  # fmt: skip
     """The shape of a decoder. Without `windows` every layer sees everything."""
-    sizes, layers = Heads.of(config), config.layers()
+    sizes, layers = Heads.of(config, each=style.each_head), config.layers()
     sparse = moe.layers if moe else 0
     intermediate = config.need("intermediate_size") if sparse < layers else config.count("intermediate_size")
     weights = _layers(style, sizes, layers, sparse, intermediate)

@@ -49,7 +49,7 @@ def encoder(
         attention="mha",
         weights=tuple(weights),
         max_position=max_position,
-        tied=False,
+        tied=config.architecture.endswith("ForMaskedLM"),
         groups=tuple(
             LayerGroup(kind="mha", layers=count, window=window, kv_heads=heads, head_dim=head_dim)
             for window, count in windows or ((None, layers),)

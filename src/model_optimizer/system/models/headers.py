@@ -16,7 +16,7 @@ _BESIDE = re.compile(
 # Buffers, which are stored and never trained.
 _BUFFER = re.compile(
     r"(?:^|\.)(?:inv_freq|position_ids|num_batches_tracked|running_mean|running_var|e_score_correction_bias"
-    r"|masked_bias|layer_scalar)$"
+    r"|masked_bias|layer_scalar|std_bias|std_scale)$"
 )
 _FLOAT = {"F64", "F32", "F16", "BF16"}
 _EIGHT = {"F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "I8"}

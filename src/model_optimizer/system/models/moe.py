@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from model_optimizer.core import Experts, Weight
 
 from .config import Config
-from .parts import Mlp, linear, mlp, vector
+from .parts import Mlp, linear, mlp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,12 +41,12 @@ class Moe:
 
     def weights(self, layer: str, hidden: int) -> list[Weight]:
         """`layer` is the path of a layer with `*` for its number."""
-        block = f"{layer}.{self.block}" if self.block else layer
+        block = _path(layer, self.block)
         made = linear(
             f"{block}.{self.router}", self.routed, hidden, self.layers, role="router", bias=self.router_bias
         )
         made += mlp(
-            f"{block}.{self.experts}",
+            _path(block, self.experts),
             hidden,
             self.intermediate,
             self.layers * self.routed,
@@ -58,12 +58,20 @@ class Moe:
         )
         if self.shared_intermediate:
             made += mlp(
-                f"{block}.{self.shared}", hidden, self.shared_intermediate, self.layers,
-                kind="plain" if self.kind == "plain" else "gated", role="shared_expert",
-            )  # fmt: skip
+                f"{block}.{self.shared}",
+                hidden,
+                self.shared_intermediate,
+                self.layers,
+                kind="plain" if self.kind == "plain" else "gated",
+                role="shared_expert",
+            )
         if self.shared_gate:
-            made += vector(f"{block}.shared_expert_gate.weight", hidden, self.layers, role="router")
+            made += linear(f"{block}.shared_expert_gate", 1, hidden, self.layers, role="router")
         return made
+
+
+def _path(*parts: str) -> str:
+    return ".".join(part for part in parts if part)
 
 
 def sparse_layers(config: Config, layers: int) -> int:

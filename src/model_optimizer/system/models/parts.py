@@ -22,9 +22,11 @@ class Heads:
     head_dim: int
 
     @classmethod
-    def of(cls, config: Config, *, head_dim: int | None = None) -> "Heads":
-        """From the usual keys; a missing `num_key_value_heads` means as many as there are heads."""
+    def of(cls, config: Config, *, head_dim: int | None = None, each: bool = False) -> "Heads":
+        """From the usual keys. `each`: in this architecture every head has keys of its own unless it is said."""
         hidden, heads = config.need("hidden_size"), config.need("num_attention_heads")
+        if "num_key_value_heads" not in config.keys and not each and not config.condensed:
+            config.missing.append("`num_key_value_heads`")
         kv_heads = config.count("num_key_value_heads", default=heads) or heads
         size = head_dim or config.count("head_dim") or config.count("attention_head_dim")
         if not size and hidden % heads:

@@ -25,8 +25,8 @@ def read(reference: str, *, revision: str | None = None, offline: bool | None = 
     hub id is answered from the built-in table without a network, unless `revision` is given or `offline`
     is False, which asks the hub first. `offline` True never asks it; None leaves that to HF_HUB_OFFLINE.
 
-    Raises UsageError when it is no model that can be understood, HostError when a hub would have to be
-    asked and cannot be.
+    Raises UsageError when it is no model that can be understood, also when neither the table nor a hub
+    knows it; the error then names the nearest ids.
     """
     text = reference.strip()
     if not text:
@@ -195,7 +195,7 @@ def _unknown(address: hub.Address, *cause: str) -> UsageError:
     return UsageError(
         f"`{address}` is not in the built-in table"
         + (f" at revision `{address.revision}`" if address.revision else ""),
-        cause=tuple(line for line in cause if line),
+        cause=(f"there is no folder `{address.id}` here either", *(line for line in cause if line)),
         hint=(
             *hint,
             "download the model and pass its folder, or pass its config.json alone for planning",

@@ -1,6 +1,7 @@
 """From the keys of a config.json, and the headers beside it where there are any, to a ModelSpec."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import ModuleType
 
 from model_optimizer.core import ModelSpec, UsageError, plugins
@@ -39,11 +40,18 @@ def build(
     config.require_complete()
     use = purpose(config, name, label_count(config), beside)
     if use.task == "embed" and not config.architecture.endswith("ForMaskedLM"):
-        shape = _without_head(shape)
+        # An embedding model made of a language model is stored and served without the head.
+        shape = _without(shape, "head")
+    if config.architecture.endswith("Model") and use.task != "generate":
+        shape = replace(
+            shape, weights=tuple(replace(w, name=w.name.removeprefix("model.")) for w in shape.weights)
+        )
     format_of = quantization.read(config.outer, sidecar)
     counted = None
     if tensors:
         counted = headers.count(tensors, layers=shape.layers, tied=shape.tied, quantization=format_of)
+    if counted and not counted.further:
+        shape = _without(shape, "mtp")
     expected = _parameters(shape)
     notes = [*config.notes, *_notes(config, shape, counted, expected, use.because)]
     return ModelSpec(
@@ -135,11 +143,8 @@ def _unknown(config: Config) -> UsageError:
     )
 
 
-def _without_head(shape: Shape) -> Shape:
-    """An embedding model made of a language model is stored and served without the head."""
-    from dataclasses import replace
-
-    return replace(shape, weights=tuple(w for w in shape.weights if w.role != "head"))
+def _without(shape: Shape, role: str) -> Shape:
+    return replace(shape, weights=tuple(w for w in shape.weights if w.role != role))
 
 
 def _parameters(shape: Shape) -> int:

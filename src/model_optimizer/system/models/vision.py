@@ -40,7 +40,7 @@ def _four(prefix: str, names: tuple[str, ...], size: int, copies: int, *, bias: 
 
 
 def siglip_for_gemma3(config: Config, text: int) -> Weights | None:
-    """SigLIP without its head, and the projection of Gemma 3."""
+    """SigLIP and the projection of Gemma 3."""
 
     def build(vision: Config) -> list[Weight]:
         hidden, layers, patch = (
@@ -49,7 +49,7 @@ def siglip_for_gemma3(config: Config, text: int) -> Weights | None:
             vision.need("patch_size"),
         )
         width, places = vision.need("intermediate_size"), (vision.need("image_size") // patch) ** 2
-        root = "vision_tower.vision_model"
+        root, projector = "vision_tower.vision_model", "multi_modal_projector"
         layer = f"{root}.encoder.layers.*"
         made = _patches(
             f"{root}.embeddings.patch_embedding",
@@ -70,11 +70,21 @@ def siglip_for_gemma3(config: Config, text: int) -> Weights | None:
             made += norm(f"{layer}.{name}", hidden, layers, bias=True)
         made += norm(f"{root}.post_layernorm", hidden, 1, bias=True)
         if vision.flag("vision_use_head", default=True):
-            vision.misunderstood("`vision_use_head`: false, which Gemma 3 has")
-        made += _linear("multi_modal_projector.mm_input_projection", text, hidden, 1, bias=False)
-        return made + norm("multi_modal_projector.mm_soft_emb_norm", hidden, 1)
+            made += _attention_head(f"{root}.head", hidden, width)
+        made += [Weight(name=f"{projector}.mm_input_projection_weight", shape=(hidden, text), role="vision")]
+        return made + norm(f"{projector}.mm_soft_emb_norm", hidden, 1)
 
     return _encoder(config, build)
+
+
+def _attention_head(prefix: str, hidden: int, width: int) -> list[Weight]:
+    """SigLIP's own pooling: one query that attends to all places."""
+    made = [Weight(name=f"{prefix}.probe", shape=(1, 1, hidden), role="vision")]
+    made += [Weight(name=f"{prefix}.attention.in_proj_weight", shape=(3 * hidden, hidden), role="vision")]
+    made += vector(f"{prefix}.attention.in_proj_bias", 3 * hidden, 1)
+    made += _linear(f"{prefix}.attention.out_proj", hidden, hidden, 1)
+    made += norm(f"{prefix}.layernorm", hidden, 1, bias=True)
+    return made + mlp(f"{prefix}.mlp", hidden, width, 1, kind="plain", names=("fc1", "fc2"), bias=True)
 
 
 def pixtral(config: Config, text: int) -> Weights | None:

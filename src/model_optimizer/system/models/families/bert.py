@@ -52,8 +52,8 @@ def _on_top(config: Config, root: str, hidden: int, vocab: int) -> list[Weight]:
     if architecture.endswith("ForMaskedLM"):
         top = "cls.predictions.transform" if bert else "lm_head"
         made = linear(f"{top}.dense", hidden, hidden, 1, role="head", bias=True)
-        made += vector(f"{top}.layer_norm.weight", hidden, 1, role="head") + vector(
-            f"{top}.layer_norm.bias", hidden, 1, role="head"
-        )
+        normed = "LayerNorm" if bert else "layer_norm"
+        made += vector(f"{top}.{normed}.weight", hidden, 1, role="head")
+        made += vector(f"{top}.{normed}.bias", hidden, 1, role="head")
         return made + vector("cls.predictions.bias" if bert else "lm_head.bias", vocab, 1, role="head")
     return pooler

@@ -11,7 +11,7 @@ def shape(config: Config) -> Shape:
     bias, layers = config.flag("attention_bias"), config.layers()
     if config.flag("use_qk_norm"):
         config.misunderstood("`use_qk_norm`: true")
-    style = Style(bias=bias, output_bias=bias, norms=("input_layernorm",), tied=True)
+    style = Style(bias=bias, output_bias=bias, norms=("input_layernorm",), tied=True, each_head=True)
     if config.model_type == "cohere":
         return decoder(config, style)
     pattern = config.count("sliding_window_pattern", "_sliding_window_pattern", default=4)

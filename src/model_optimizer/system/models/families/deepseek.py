@@ -1,5 +1,6 @@
 """DeepSeek V2, V3, R1 and V3.2, Kimi K2, and the GLM models with latent attention (4.7-Flash, 5)."""
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from model_optimizer.core import Weight
@@ -18,6 +19,8 @@ MODEL_TYPES = (
 SELECTOR_HEADS = {"deepseek_v32": 64, "glm_moe_dsa": 32}
 # First dense layers, where the config leaves them out (defaults of transformers 5.24).
 DENSE = {"deepseek_v2": 0, "glm4_moe_lite": 1}
+
+MOST_FURTHER = 64
 
 
 def shape(config: Config) -> Shape:
@@ -56,21 +59,26 @@ def experts(config: Config, layers: int, *, dense: int) -> Moe:
 
 
 def further_tokens(
-    config: Config, attention: Latent | Heads, moe: Moe, own: list[Weight] | None = None
+    config: Config, attention: Latent | Heads, moe: Moe, own: Callable[[str], list[Weight]] | None = None
 ) -> list[Weight]:
     """Layers that predict further tokens: a whole layer each, with an embedding and a head of its own.
 
-    `own` are the attention weights of one such layer where attention is not latent.
+    They are numbered after the model's last layer. `own` makes the attention of one layer by its path
+    where attention is not latent.
     """
-    count = config.count("num_nextn_predict_layers")
-    if not count:
+    count, layers = config.count("num_nextn_predict_layers"), config.layers()
+    if count > MOST_FURTHER:
+        config.misunderstood(f"`num_nextn_predict_layers` is {count}")
         return []
-    layer, hidden = "model.layers.*", attention.hidden
-    made = list(own or ()) if isinstance(attention, Heads) else attention.weights(f"{layer}.self_attn", count)
-    made += replace(moe, layers=count).weights(layer, hidden)
-    made += linear(f"{layer}.eh_proj", hidden, 2 * hidden, count, role="mtp")
-    for name in ("enorm", "hnorm", "input_layernorm", "post_attention_layernorm", "shared_head.norm"):
-        made += norm(f"{layer}.{name}", hidden, count)
-    for name in ("embed_tokens", "shared_head.head"):
-        made += linear(f"{layer}.{name}", config.need("vocab_size"), hidden, count, role="mtp", split="rows")
+    made: list[Weight] = []
+    for number in range(layers, layers + count):
+        layer, hidden = f"model.layers.{number}", attention.hidden
+        made += own(layer) if own else []
+        made += attention.weights(f"{layer}.self_attn", 1) if isinstance(attention, Latent) else []
+        made += replace(moe, layers=1).weights(layer, hidden)
+        made += linear(f"{layer}.eh_proj", hidden, 2 * hidden, 1, role="mtp")
+        for name in ("enorm", "hnorm", "input_layernorm", "post_attention_layernorm", "shared_head.norm"):
+            made += norm(f"{layer}.{name}", hidden, 1)
+        for name in ("embed_tokens", "shared_head.head"):
+            made += linear(f"{layer}.{name}", config.need("vocab_size"), hidden, 1, role="mtp", split="rows")
     return [replace(weight, role="mtp") for weight in made]

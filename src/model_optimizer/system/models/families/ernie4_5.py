@@ -8,5 +8,6 @@ MODEL_TYPES = ("ernie4_5",)
 
 
 def shape(config: Config) -> Shape:
+    config.fill(head_dim=128)
     bias = config.flag("use_bias")
     return decoder(config, Style(bias=bias, output_bias=bias, mlp_bias=bias, tied=True))

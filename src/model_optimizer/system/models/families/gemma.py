@@ -13,8 +13,19 @@ NORMS = (
     "input_layernorm", "post_attention_layernorm", "pre_feedforward_layernorm", "post_feedforward_layernorm",
 )  # fmt: skip
 
+# What the published configs of Gemma 3 with images leave out.
+GEMMA3 = {
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "vocab_size": 262208,
+    "max_position_embeddings": 131072,
+}
+
 
 def shape(config: Config) -> Shape:
+    config.fill(head_dim=256)
+    if config.model_type in ("gemma3", "gemma3_text"):
+        config.fill(**GEMMA3)
     layers, bias = config.layers(), config.flag("attention_bias")
     if config.model_type == "gemma":
         return decoder(config, Style(tied=True, bias=bias, output_bias=bias))

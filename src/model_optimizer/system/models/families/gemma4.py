@@ -56,11 +56,7 @@ def _attention(
     config: Config, prefix: str, sizes: Heads, layers: int
 ) -> tuple[list[Weight], tuple[LayerGroup, ...]]:
     """Both kinds of layers. The last `num_kv_shared_layers` borrow keys and values and keep no cache."""
-    wide = replace(
-        sizes,
-        head_dim=config.count("global_head_dim", default=sizes.head_dim),
-        kv_heads=config.count("num_global_key_value_heads", default=sizes.kv_heads),
-    )
+    wide = _wide(config, sizes, layers)
     sliding, full, sliding_kept, full_kept = _kinds(config, layers)
     window = config.whole("sliding_window", default=512)
     weights: list[Weight] = []
@@ -75,6 +71,30 @@ def _attention(
             copies = kept if part in ("k_proj", "v_proj", "k_norm") else all_layers
             weights.append(replace(weight, copies=copies))
     return weights, (sizes.group(sliding_kept, window), wide.group(full_kept))
+
+
+def _wide(config: Config, sizes: Heads, layers: int) -> Heads:
+    """Layers that see everything: keys of their own, or (transformers 5) one entry a layer that differs."""
+    wide = replace(
+        sizes,
+        head_dim=config.count("global_head_dim", default=sizes.head_dim),
+        kv_heads=config.count("num_global_key_value_heads", default=sizes.kv_heads),
+    )
+    apart = config.per_layer()
+    if not apart:
+        return wide
+    kinds = config.names("layer_types") or []
+    full = {str(number) for number, kind in enumerate(kinds) if kind == "full_attention"}
+    first = next(iter(apart.values()))
+    if set(apart) != full or any(entry != first for entry in apart.values()):
+        config.misunderstood("`per_layer_config` that sets other layers apart than those of full attention")
+    for key in first.keys() - {"head_dim", "num_key_value_heads"}:
+        config.misunderstood(f"`{key}` in `per_layer_config`")
+    return replace(
+        sizes,
+        head_dim=first.get("head_dim", sizes.head_dim),
+        kv_heads=first.get("num_key_value_heads", sizes.kv_heads),
+    )
 
 
 def _kinds(config: Config, layers: int) -> tuple[int, int, int, int]:

@@ -17,6 +17,7 @@ NORMS = (
 def shape(config: Config) -> Shape:
     if config.model_type == "chatglm":
         return _chatglm(config)
+    config.fill(head_dim=128)
     style = Style(mlp="fused", bias=config.flag("attention_bias"))
     return decoder(config, replace(style, norms=NORMS) if config.model_type == "glm4" else style)
 

@@ -18,5 +18,5 @@ def shape(config: Config) -> Shape:
     moe = experts(config, config.layers(), dense=1)
     made = decoder(config, style, moe=moe)
     sizes = Heads.of(config)
-    own = attention_of(style, "model.layers.*", sizes, config.count("num_nextn_predict_layers"))
-    return replace(made, weights=(*made.weights, *further_tokens(config, sizes, moe, own)))
+    further = further_tokens(config, sizes, moe, lambda layer: attention_of(style, layer, sizes, 1))
+    return replace(made, weights=(*made.weights, *further))

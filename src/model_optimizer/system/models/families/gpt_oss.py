@@ -9,6 +9,7 @@ MODEL_TYPES = ("gpt_oss",)
 
 
 def shape(config: Config) -> Shape:
+    config.fill(head_dim=64)
     layers, bias = config.layers(), config.flag("attention_bias", default=True)
     moe = Moe(
         layers=layers, routed=config.need("num_local_experts"),

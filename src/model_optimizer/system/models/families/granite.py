@@ -10,12 +10,17 @@ from model_optimizer.system.models.shape import Shape
 
 MODEL_TYPES = ("granite", "granitemoe", "granitemoehybrid")
 
+# IBM's own words for the two kinds of layers, and those of transformers 5.
+RECURRENT, FULL = {"mamba", "linear_attention"}, {"attention", "full_attention"}
+
 
 def shape(config: Config) -> Shape:
     bias = config.flag("attention_bias")
     if config.model_type == "granite":
-        return decoder(config, Style(bias=bias, output_bias=bias, mlp_bias=config.flag("mlp_bias")))
-    style, layers = Style(bias=bias, output_bias=bias), config.layers()
+        return decoder(
+            config, Style(bias=bias, output_bias=bias, mlp_bias=config.flag("mlp_bias"), each_head=True)
+        )
+    style, layers = Style(bias=bias, output_bias=bias, each_head=True), config.layers()
     if config.model_type == "granitemoe":
         return decoder(config, style, moe=_experts(config, layers, config.need("num_local_experts")))
     return _hybrid(config, style, layers)
@@ -29,18 +34,20 @@ def _experts(config: Config, layers: int, routed: int) -> Moe:
         intermediate=config.need("intermediate_size"),
         block="block_sparse_moe",
         router="router.layer",
-        experts="experts.*",
+        experts="",
         names=("input_linear", "output_linear"),
         kind="fused",
     )
 
 
 def _hybrid(config: Config, style: Style, layers: int) -> Shape:
-    sizes = Heads.of(config)
+    sizes = Heads.of(config, each=True)
     kinds = config.layer_kinds() or config.layer_kinds("layers_block_type") or {"mamba": layers}
-    for kind in kinds.keys() - {"mamba", "attention"}:
+    for kind in kinds.keys() - RECURRENT - FULL:
         config.misunderstood(f"layers of type `{kind}`")
-    recurrent, full = kinds.get("mamba", 0), kinds.get("attention", 0)
+    recurrent, full = (
+        sum(count for kind, count in kinds.items() if kind in named) for named in (RECURRENT, FULL)
+    )
     mamba = _mamba(config, sizes.hidden)
     weights = attention_of(style, "model.layers.*", sizes, full)
     weights += mamba.weights("model.layers.*.mamba", recurrent)

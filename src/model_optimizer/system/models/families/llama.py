@@ -9,4 +9,6 @@ MODEL_TYPES = ("llama",)
 
 def shape(config: Config) -> Shape:
     bias = config.flag("attention_bias")
-    return decoder(config, Style(bias=bias, output_bias=bias, mlp_bias=config.flag("mlp_bias")))
+    return decoder(
+        config, Style(bias=bias, output_bias=bias, mlp_bias=config.flag("mlp_bias"), each_head=True)
+    )

@@ -9,6 +9,7 @@ MODEL_TYPES = ("minimax_m2",)
 
 
 def shape(config: Config) -> Shape:
+    config.fill(head_dim=128)
     layers = config.layers()
     moe = Moe(
         layers=layers, routed=config.need("num_local_experts"), active=config.need("num_experts_per_tok"),

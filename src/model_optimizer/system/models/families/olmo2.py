@@ -13,6 +13,7 @@ def shape(config: Config) -> Shape:
         bias=bias,
         output_bias=bias,
         qk_norm="all",
+        each_head=True,
         norms=("post_attention_layernorm", "post_feedforward_layernorm"),
     )
     window = config.whole("sliding_window", default=4096) if config.model_type == "olmo3" else None

@@ -14,7 +14,7 @@ STYLE = Style(
 
 
 def shape(config: Config) -> Shape:
-    layers, sizes, width = config.layers(), Heads.of(config), config.need("ffn_dim")
+    layers, sizes, width = config.layers(), Heads.of(config, each=True), config.need("ffn_dim")
     if config.count("word_embed_proj_dim", default=sizes.hidden) != sizes.hidden:
         config.misunderstood("`word_embed_proj_dim` other than `hidden_size`")
     if not config.flag("do_layer_norm_before", default=True):

@@ -17,6 +17,7 @@ STYLE = Style(
     norm_bias=True,
     final_norm="final_layernorm",
     head_bias=True,
+    each_head=True,
 )
 
 

@@ -10,5 +10,7 @@ MODEL_TYPES = ("phi3",)
 def shape(config: Config) -> Shape:
     layers = config.layers()
     return decoder(
-        config, Style(fused_qkv=True, mlp="fused"), windows=((config.whole("sliding_window"), layers),)
+        config,
+        Style(fused_qkv=True, mlp="fused", each_head=True),
+        windows=((config.whole("sliding_window"), layers),),
     )

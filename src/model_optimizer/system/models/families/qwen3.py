@@ -13,6 +13,8 @@ MODEL_TYPES = ("qwen3", "qwen3_moe", "qwen3_vl", "qwen3_vl_moe")
 
 
 def shape(config: Config) -> Shape:
+    if not config.model_type.endswith("_moe"):
+        config.fill(head_dim=128)
     multimodal = "_vl" in config.model_type
     bias = config.flag("attention_bias")
     style = Style(

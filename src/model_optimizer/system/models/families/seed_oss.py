@@ -8,6 +8,7 @@ MODEL_TYPES = ("seed_oss",)
 
 
 def shape(config: Config) -> Shape:
+    config.fill(head_dim=128)
     return decoder(
         config,
         Style(

@@ -32,9 +32,8 @@ def shape(config: Config) -> Shape:
     classes = config.architecture.endswith("ForImageClassification")
     root = f"{config.model_type}." if classes else ""
     places = (config.need("image_size") // patch) ** 2 + extra
-    weights = vector(f"{root}embeddings.cls_token", hidden, 1, role="embedding")
-    if extra == 2:
-        weights += vector(f"{root}embeddings.distillation_token", hidden, 1, role="embedding")
+    tokens = ("cls_token", "distillation_token")[:extra]
+    weights = [Weight(name=f"{root}embeddings.{t}", shape=(1, 1, hidden), role="embedding") for t in tokens]
     weights += [
         Weight(name=f"{root}embeddings.position_embeddings", shape=(1, places, hidden), role="embedding"),
         Weight(
