@@ -53,6 +53,35 @@ class DriverRule(Fact):
     not_on: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Driver:
+    """What the facts say of one Linux driver. `cuda_majors` are those that it runs without further help."""
+
+    version: str
+    branch: DriverBranch | None
+    newest_cuda: CudaToolkit | None
+    cuda_majors: tuple[int, ...]
+
+
+def describe(version: str) -> Driver:
+    """A driver by its version (580.95.05) or its branch (R580, which then stands for its last driver)."""
+    number = version.strip().upper().removeprefix("R")
+    head, *rest = numbers(number)
+    row = next((b for b in branches() if b.branch == f"R{head}"), None)
+    last = number if rest else f"{head}.999"
+    return Driver(
+        version=number,
+        branch=row,
+        newest_cuda=newest_cuda(last),
+        cuda_majors=tuple(m.cuda_major for m in minimums() if runs(last, str(m.cuda_major))),
+    )
+
+
+def minimums() -> tuple[MinimumDriver, ...]:
+    """The oldest driver of each major version of CUDA."""
+    return read.toml_rows(_FOLDER / "drivers.toml", "minimum", MinimumDriver)
+
+
 def toolkits() -> tuple[CudaToolkit, ...]:
     """All releases of CUDA, oldest first."""
     rows = read.toml_rows(_FOLDER / "cuda.toml", "toolkit", CudaToolkit)
@@ -72,8 +101,8 @@ def toolkit(cuda: str) -> CudaToolkit:
 
 def minimum(cuda: str) -> MinimumDriver:
     """The oldest driver for programs built with this CUDA (`12`, `12.8` or `12.8.1`)."""
-    major = key(cuda)[0][0]
-    rows = read.toml_rows(_FOLDER / "drivers.toml", "minimum", MinimumDriver)
+    major = numbers(cuda)[0]
+    rows = minimums()
     for row in rows:
         if row.cuda_major == major:
             return row
@@ -100,7 +129,7 @@ def branches() -> tuple[DriverBranch, ...]:
 
 def branch(name: str) -> DriverBranch:
     """`R580`, `580` or a driver version of that branch. UsageError when it is not known."""
-    number = str(key(name.strip().upper().removeprefix("R"))[0][0])
+    number = numbers(name.strip().upper().removeprefix("R"))[0]
     for row in branches():
         if row.branch == f"R{number}":
             return row
