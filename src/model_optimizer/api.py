@@ -7,14 +7,16 @@ import dataclasses
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from model_optimizer.core import Artifact, Finding, Host, Progress, UsageError, Verdict, codec, plugins
+from model_optimizer.core import Artifact, Finding, Host, Progress, UsageError, Verdict, codec, paths, plugins
+from model_optimizer.core.paths import Order, Work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from model_optimizer.core import Scheme, Tool
     from model_optimizer.system.runs import RunFolder
 
-__all__ = ["doctor", "load_host", "probe", "save", "verify"]
+__all__ = ["doctor", "load_host", "make", "plan_making", "probe", "save", "verify"]
 
 
 def probe() -> Host:
@@ -41,6 +43,70 @@ def doctor(host: Host) -> "Sequence[Finding]":
     from model_optimizer.doctor import examine
 
     return examine(host, plugins.load_all("model_optimizer.doctor.checks"))
+
+
+def plan_making(model: str, *, scheme: str | None = None, to: str | None = None) -> Work:
+    """What it takes to quantize a model to `scheme`, or to convert it to the format or for the engine `to`.
+
+    Nothing is written. Raises UsageError for what cannot be made, with what can be made instead.
+    """
+    from model_optimizer.convert import run as converting
+    from model_optimizer.quantize import run as quantizing
+    from model_optimizer.system import models
+
+    tools, schemes = _tools(), _schemes()
+    name = plugins.load("model_optimizer.schemes", scheme).SCHEME.name if scheme else None
+    spec = models.read(model)
+    source = models.checkpoint_artifact(spec)
+    formats = _formats(to, tools)
+    order = Order(model=spec, source=source, scheme=name or "fp32", formats=formats)
+    if to is None:
+        chain = quantizing.plan(order, tools, schemes)
+    else:
+        chain = converting.plan(order, tools, scheme=name)
+    return Work(chain=chain, source=source, needs=paths.needs(chain, spec, tools, schemes))
+
+
+def make(work: Work, out: Path, *, progress: Progress) -> Artifact:
+    """Do what `plan_making` planned. `out` appears when it is whole.
+
+    Raises UsageError when `out` exists, HostError when room or the environment is missing, ToolError when
+    a tool fails; nothing half-made stays behind.
+    """
+    from model_optimizer.system import environments, making
+
+    making.require_new(out)
+    making.require_room(work.needs, out, probe().memory_available_bytes)
+    bench = making.Bench(tools=_tools(), schemes=_schemes(), run=environments.run_worker)
+    return making.follow(work.chain, work.source, out, bench, progress)
+
+
+def _tools() -> "dict[str, Tool]":
+    """Every tool of both rooms; `run` is the stage beside them."""
+    rooms = ("model_optimizer.convert", "model_optimizer.quantize")
+    found = {name: module for room in rooms for name, module in plugins.load_all(room).items()}
+    return {name: module for name, module in found.items() if name != "run"}  # pyright: ignore[reportReturnType]
+
+
+def _schemes() -> "dict[str, Scheme]":
+    return {name: module.SCHEME for name, module in plugins.load_all("model_optimizer.schemes").items()}
+
+
+def _formats(to: str | None, tools: "dict[str, Tool]") -> tuple[str, ...]:
+    """The formats that an engine reads, a format by its name, or all that tools write."""
+    known = tuple(sorted({form for tool in tools.values() for form in tool.WRITES.values()}))
+    if to is None:
+        return known
+    name = plugins.canonical(to)
+    engines = plugins.names("model_optimizer.engines")
+    if name in engines:
+        return tuple(plugins.load("model_optimizer.engines", name).READS)
+    if name in known:
+        return (name,)
+    raise UsageError(
+        f"`{to}` is neither a format nor an engine",
+        hint=(f"formats: {', '.join(known)}", f"engines: {', '.join(engines) or 'none'}"),
+    )
 
 
 def verify(

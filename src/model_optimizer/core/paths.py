@@ -38,6 +38,15 @@ class Order:
     formats: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What will be done: the tools in order, what they start from, and what they take."""
+
+    chain: Chain
+    source: Artifact
+    needs: Needs
+
+
 def paths(
     task: str,
     scheme: str,

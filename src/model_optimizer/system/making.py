@@ -17,6 +17,7 @@ from model_optimizer.core import (
     RunWorker,
     Scheme,
     ToolError,
+    UsageError,
     codec,
     digest,
     paths,
@@ -75,6 +76,12 @@ def made_by_worker(
             made_by=MadeBy(tool=job.tool, version=_versions(answer)),
             notes=(*source.notes, *(str(note) for note in answer.get("notes", ()))),
         )
+
+
+def require_new(out: Path) -> None:
+    """Refuse a place that holds something, before any work. Raises UsageError."""
+    if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):
+        raise UsageError(f"`{out}` exists already", hint=("name another place, or remove it first",))
 
 
 def require_room(needs: Needs, out: Path, memory_available_bytes: int | None) -> None:

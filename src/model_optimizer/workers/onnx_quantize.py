@@ -26,7 +26,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parent))
 from _contract import brief, fail, main, progress
 
-PACKAGES = ("onnx", "onnxruntime")
+PACKAGES = ("onnxruntime", "onnx")
 # Instructions that multiply 8-bit numbers without saturating 16-bit sums in between.
 EXACT_INT8 = {"avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm"}
 DATA = "model.onnx.data"
