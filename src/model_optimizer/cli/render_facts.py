@@ -1,24 +1,30 @@
 """The screens of `mopt facts`: one row in full with its sources, or a list."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from model_optimizer.cli.render import printable, table
 from model_optimizer.core import units
-from model_optimizer.facts.architectures import Architectures, Served
-from model_optimizer.facts.drivers import (
-    CudaToolkit,
-    Driver,
-    DriverBranch,
-    DriverRule,
-    MinimumDriver,
-)
-from model_optimizer.facts.fact import Fact
-from model_optimizer.facts.formats import FormatFact, Support
-from model_optimizer.facts.gpus import GpuFact, GpuMatch
-from model_optimizer.facts.models import ModelFact
-from model_optimizer.facts.tensorrt import TensorrtRelease, TensorrtRtxRelease
-from model_optimizer.facts.tensorrt_llm import TensorrtLlmRelease
-from model_optimizer.facts.vllm import FlagFact, MetricFact, NoteFact, VllmRelease
+
+if TYPE_CHECKING:  # a screen needs one subject: importing all of them would slow the start
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from model_optimizer.facts.architectures import Architectures, Served
+    from model_optimizer.facts.drivers import (
+        CudaToolkit,
+        Driver,
+        DriverBranch,
+        DriverRule,
+        MinimumDriver,
+    )
+    from model_optimizer.facts.fact import Fact
+    from model_optimizer.facts.formats import FormatFact, Support
+    from model_optimizer.facts.gpus import GpuFact, GpuMatch
+    from model_optimizer.facts.models import ModelFact
+    from model_optimizer.facts.tensorrt import TensorrtRelease, TensorrtRtxRelease
+    from model_optimizer.facts.tensorrt_llm import TensorrtLlmRelease
+    from model_optimizer.facts.vllm import FlagFact, MetricFact, NoteFact, VllmRelease
 
 Capability = tuple[int, int]
 Row = tuple[str, str | None, str]  # label, value (None leaves the row out), mark
