@@ -21,8 +21,7 @@ platforms = ["linux-x86_64", "linux-aarch64"]
 essential = ["mopt-one >=1"]
 imports = ["mopt_one"]
 needs = { download = "1KiB", disk = "1KiB", memory = "1KiB" }
-note = "ask for the right build"
-indexes = { other = "https://other.example/simple" }
+indexes = { other = { url = "https://other.example/simple", packages = ["mopt-two"] } }
 aliases = [{ name = "mopt-alias", version = "9+x", because = "a tool looks for it" }]
 """
 LOCK = "mopt-one==1.0\nmopt_two==2.0\n"
@@ -190,7 +189,6 @@ def test_packages_that_do_not_import_are_no_environment(
     with pytest.raises(HostError, match="does not work: `mopt_one` cannot be imported") as caught:
         environments.create(small, progress=silent)
     assert "libcudart" in caught.value.cause[0]
-    assert "ask for the right build" in caught.value.hint
     assert left_in(own_environments) == set()
 
 
@@ -260,13 +258,16 @@ def test_indexes(small: str, monkeypatch: pytest.MonkeyPatch) -> None:
     found = environments.load(small)
     assert pip.Index(found).environ()["PIP_INDEX_URL"] == os.environ["PIP_INDEX_URL"]
     named = pip.Index(found, ["other"])
-    assert named.arguments == ("--extra-index-url=https://other.example/simple",)
+    first, rest = pip.install(Path("python"), Path("lock"), named)
+    assert first[-2:] == ("--index-url=https://other.example/simple", "mopt_two==2.0")
+    assert rest[-2:] == ("-r", "lock")
+    assert "https://other.example/simple" not in rest
     secret = pip.Index(found, ["https://me:secret@mirror.example/simple"])
     assert secret.environ()["PIP_INDEX_URL"] == "https://me:secret@mirror.example/simple"
     assert secret.shown() == "https://mirror.example/simple"
     assert "secret" not in str(pip.install(Path("python"), Path("lock"), secret))
     monkeypatch.setenv("MOPT_INDEX", "other")
-    assert pip.Index(found).arguments == named.arguments
+    assert pip.Index(found).sources == named.sources
     for wrong in (["nope"], ["https://a", "https://b"]):
         with pytest.raises(UsageError):
             pip.Index(found, wrong)
@@ -279,6 +280,47 @@ def test_settings_of_pip_that_would_lead_astray_are_not_handed_on(
     monkeypatch.setenv("PIP_USER", "1")
     assert environments.create(small, progress=silent).condition == "ready"
     assert not (tmp_path / "elsewhere").exists()
+
+
+@pytest.fixture
+def picky(small: str, mopt_home: Path, tmp_path: Path) -> Path:
+    """The lock wants the `right` build of mopt-two; only an index of its own has it."""
+    other = tmp_path / "other"
+    about = ABOUT.replace("https://other.example/simple", other.as_uri())
+    put_recipe(mopt_home, about=about + '[builds]\nmopt-two = "right"\n')
+    put_wheel(other, "mopt_two", "2.0+right", "main = None\n")
+    put_wheel(other, "mopt-one", "1.0", "raise SystemExit('from an index that was not to be asked')\n")
+    return other
+
+
+def test_a_build_that_cannot_work_is_refused_before_it_is_downloaded(
+    picky: Path, own_environments: Path, tmp_path: Path
+) -> None:
+    for call in (lambda: environments.create("small", progress=silent), lambda: make_bundle(tmp_path / "b")):
+        with pytest.raises(HostError, match="needs the `right` build of mopt-two") as caught:
+            call()
+        assert caught.value.cause[0] == "mopt_two-2.0-py3-none-any.whl"
+        assert caught.value.hint == ("take it from the index that has it: `--index other`",)
+    assert left_in(own_environments) == set()
+
+
+def test_a_named_index_is_asked_for_its_own_packages_only(picky: Path, tmp_path: Path) -> None:
+    environments.create("small", progress=silent, indexes=["other"])
+    result = environments.run_worker("small", "selftest", {"imports": ["mopt_one", "mopt_two"]}, silent)
+    assert result["packages"]["mopt_two"] == "2.0+right"
+    assert environments.check("small").condition == "ready"
+    made = environments.bundle(
+        "small",
+        python_version=PYTHON,
+        platform=pythons.here(),
+        max_part=1 << 20,
+        out=tmp_path / "bundle",
+        progress=silent,
+        indexes=["other"],
+    )
+    assert {wheel.file.split("-")[1] for wheel in made.wheels} == {"1.0", "2.0+right"}
+    environments.remove("small")
+    assert environments.create("small", progress=silent, from_dir=tmp_path / "bundle").condition == "ready"
 
 
 @pytest.mark.parametrize(
@@ -302,9 +344,15 @@ def test_what_pip_says_is_understood(
 def test_dry_run_names_the_commands_and_runs_none(small: str, own_environments: Path) -> None:
     commands = environments.commands(small, indexes=["other"])
     assert [command[1:4] for command in commands] == [
-        ("-I", "-m", "venv"), ("-I", "-m", "pip"), ("-I", "-m", "compileall"),
+        ("-I", "-m", "venv"), ("-I", "-m", "pip"), ("-I", "-m", "pip"), ("-I", "-m", "compileall"),
     ]  # fmt: skip
     assert "--no-deps" in commands[1]
+    mirror = environments.commands(small, indexes=["https://me:secret@mirror.example/simple"])
+    assert mirror[1][:2] == ("env", "PIP_INDEX_URL=https://mirror.example/simple")
+    download = environments.download_commands(
+        small, python_version=PYTHON, platform="linux-x86_64", out=Path("out"), indexes=["other"]
+    )
+    assert [command[-1] for command in download] == ["mopt_two==2.0", "mopt-one==1.0"]
     assert not own_environments.exists()
 
 
@@ -359,8 +407,10 @@ def test_an_interrupted_bundle_goes_on_where_it_was(
         out=out,
         progress=lambda text, _: said.append(text),
     )
-    assert "downloading packages 2 to 2 of 3" in said
-    assert "downloading packages 1 to 1 of 3" not in said
+    assert [text for text in said if text.startswith("downloading")] == [
+        "downloading mopt_two==2.0",
+        "downloading mopt-three==3.0",
+    ]
     assert not kept.exists()
 
 

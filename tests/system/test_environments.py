@@ -69,6 +69,8 @@ def test_every_recipe_that_ships_is_whole(name: str) -> None:
     assert found.about.title
     assert found.packages
     assert found.needs.disk_bytes >= found.needs.download_bytes > 0
+    for package in [*found.about.builds, *(p for i in found.about.indexes.values() for p in i.packages)]:
+        assert found.pin_of(package)
     pins = found.pins
     installed = pins | {versions.canonical(a.name): a.version for a in found.about.aliases}
     for need in found.about.essential:

@@ -14,8 +14,8 @@ _index = click.option(
     "indexes",
     multiple=True,
     metavar="NAME|URL",
-    help="An index that the lock names (torch-cpu), asked beside the one that pip is configured with, or the "
-    "address of one that is asked instead. Default: MOPT_INDEX.",
+    help="An index that the lock names for some packages (torch-cpu), or the address of one to ask instead "
+    "of what pip is configured with. Default: MOPT_INDEX.",
 )
 _dry_run = click.option("--dry-run", is_flag=True, help="Print the commands that would run.")
 
@@ -164,10 +164,10 @@ def bundle(
     from model_optimizer.system import environments
 
     if dry_run:
-        planned = environments.download_command(
+        planned = environments.download_commands(
             name, python_version=python_version, platform=platform, out=out, indexes=indexes
         )
-        _print_commands([planned], as_json)
+        _print_commands(planned, as_json)
         return
     report = Reporter()
     try:
@@ -185,7 +185,7 @@ def bundle(
     click.echo(codec.dumps(made) if as_json else bundle_text(made, str(out)), nl=False)
 
 
-def _print_commands(commands: "list[tuple[str, ...]] | tuple[tuple[str, ...], ...]", as_json: bool) -> None:
+def _print_commands(commands: tuple[tuple[str, ...], ...], as_json: bool) -> None:
     from model_optimizer.cli.render_env import commands_text
 
     if as_json:

@@ -7,7 +7,7 @@
 An environment is a folder in locks/ with a lock and a description; see recipe.py.
 """
 
-from .bundles import Bundle, bundle, download_command
+from .bundles import Bundle, bundle, download_commands
 from .make import Environment, check, commands, create, ensure, list_all, needs, remove, state
 from .pythons import Installed, Interpreter, Marker, folder, installed, interpreter
 from .recipe import Recipe, load, names
@@ -15,6 +15,6 @@ from .worker import run_worker, start_module, start_worker, why_ended
 
 __all__ = [
     "Bundle", "Environment", "Installed", "Interpreter", "Marker", "Recipe", "bundle", "check", "commands",
-    "create", "download_command", "ensure", "folder", "installed", "interpreter", "list_all", "load", "names",
-    "needs", "remove", "run_worker", "start_module", "start_worker", "state", "why_ended",
+    "create", "download_commands", "ensure", "folder", "installed", "interpreter", "list_all", "load",
+    "names", "needs", "remove", "run_worker", "start_module", "start_worker", "state", "why_ended",
 ]  # fmt: skip

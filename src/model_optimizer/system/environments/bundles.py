@@ -92,14 +92,21 @@ def bundle(
     return made
 
 
-def download_command(
+def download_commands(
     name: str, *, python_version: str, platform: str, out: Path, indexes: Sequence[str] = ()
-) -> tuple[str, ...]:
-    """The command that `bundle` would run, as one."""
+) -> tuple[tuple[str, ...], ...]:
+    """The commands that `bundle` would run, in larger pieces."""
     recipe = recipes.load(name)
     target = _target(recipe, python_version, platform)
     index = pip.Index(recipe, indexes)
-    return pip.download(_python_with_pip(), recipe.packages, index, out, target)
+    python = _python_with_pip()
+    commands: list[tuple[str, ...]] = []
+    left = recipe.packages
+    for source in index.sources:
+        pins = source.pins or left
+        left = tuple(pin for pin in left if pin not in pins)
+        commands.append((*index.prefix(), *pip.download(python, pins, source, out, target)))
+    return tuple(commands)
 
 
 def read(folder: Path) -> Bundle:
@@ -174,14 +181,18 @@ def _download(
     python = _python_with_pip()
     with files.explained(downloads):
         downloads.mkdir(parents=True, exist_ok=True)
-    waiting = [pin for pin in recipe.packages if _wheel_of(pin, downloads) is None]
     log = downloads / "pip.log"
-    for start in range(0, len(waiting), _BATCH):
-        batch = waiting[start : start + _BATCH]
-        done = len(recipe.packages) - len(waiting) + start
-        text = f"downloading packages {done + 1} to {done + len(batch)} of {len(recipe.packages)}"
-        progress(text, 0.7 * done / len(recipe.packages))
-        pip.call(pip.download(python, batch, index, downloads, target), index, log, lambda _: None)
+    total = len(recipe.packages)
+    if waiting := [pin for pin in recipe.packages if _wheel_of(pin, downloads) is None]:
+        pip.require_builds(recipe, None, index, log, target)
+    for source in index.sources:
+        wanted = [pin for pin in waiting if pin in (source.pins or waiting)]
+        waiting = [pin for pin in waiting if pin not in wanted]
+        for start in range(0, len(wanted), _BATCH):
+            batch = wanted[start : start + _BATCH]
+            progress(f"downloading {batch[0]}", 0.7 * (1 - (len(waiting) + len(wanted) - start) / total))
+            command = pip.download(python, batch, source, downloads, target)
+            pip.call(command, index, log, lambda _: None)
     found = [_wheel_of(pin, downloads) for pin in recipe.packages]
     if missing := [pin for pin, wheel in zip(recipe.packages, found, strict=True) if wheel is None]:
         raise HostError("pip left packages out", cause=tuple(missing), hint=(f"the whole log: {log}",))

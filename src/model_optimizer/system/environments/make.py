@@ -156,7 +156,7 @@ def commands(
     index = pip.FolderIndex(from_dir / "wheels") if from_dir else pip.Index(recipe, indexes)
     return (
         pip.venv(base_python(recipe, python), place),
-        pip.install(python_of(place), recipe.lock, index),
+        *((*index.prefix(), *command) for command in pip.install(python_of(place), recipe.lock, index)),
         pip.compile_all(python_of(place), place),
     )
 
@@ -258,6 +258,7 @@ def _build(
             index = pip.FolderIndex(wheels)
             _install(recipe, python, index, log, progress)
     else:
+        pip.require_builds(recipe, python, index, log)
         _install(recipe, python, index, log, progress)
     for alias in recipe.about.aliases:
         _write_alias(alias, place)
@@ -297,11 +298,14 @@ def _install(recipe: Recipe, python: Path, index: pip.Index, log: Path, progress
         if line.startswith(("Collecting ", "Processing ")):
             done += 1
             wanted = line.split()[1].rpartition("/")[2].partition("==")[0].partition("-")[0]
-            progress(f"fetching {done} of {count} packages: {wanted}", min(0.7, 0.7 * done / count))
+            progress(f"fetching packages: {wanted}", min(0.7, 0.7 * done / count))
         elif line.startswith("Installing collected packages"):
-            progress(f"installing {count} packages", 0.75)
+            progress("installing", 0.75)
+        elif "Retrying (Retry(" in line:
+            progress("the package index does not answer, pip tries again", None)
 
-    pip.call(pip.install(python, recipe.lock, index), index, log, say)
+    for command in pip.install(python, recipe.lock, index):
+        pip.call(command, index, log, say)
 
 
 def _write_alias(alias: recipes.Alias, place: Path) -> None:
@@ -328,7 +332,7 @@ def _selftest(recipe: Recipe, python: Path, progress: Progress) -> None:
         raise HostError(
             f"the environment `{shown(recipe.name)}` does not work: {error.message}",
             cause=error.cause,
-            hint=(*error.hint, *(line for line in recipe.about.note.splitlines() if line)),
+            hint=(*error.hint, f"make it anew: `mopt env create {shown(recipe.name)} --again`"),
             reference="environment-unusable",
         ) from error
 

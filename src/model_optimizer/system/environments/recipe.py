@@ -34,6 +34,14 @@ class Alias:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NamedIndex:
+    """A public index that has another build of some packages; only these are asked of it."""
+
+    url: str
+    packages: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
     """As written in about.toml: what it downloads, writes, and holds in RAM while it is made."""
 
@@ -44,7 +52,7 @@ class Sizes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class About:
-    """The content of about.toml."""
+    """The content of about.toml. `builds` maps a package to the local suffix that its wheel must have."""
 
     title: str
     python: tuple[str, ...]
@@ -52,8 +60,8 @@ class About:
     essential: tuple[str, ...]
     needs: Sizes
     imports: tuple[str, ...] = ()
-    note: str = ""
-    indexes: Mapping[str, str] = field(default_factory=dict[str, str])
+    builds: Mapping[str, str] = field(default_factory=dict[str, str])
+    indexes: Mapping[str, NamedIndex] = field(default_factory=dict[str, NamedIndex])
     variables: Mapping[str, str] = field(default_factory=dict[str, str])
     aliases: tuple[Alias, ...] = ()
 
@@ -82,6 +90,13 @@ class Recipe:
         """Canonical name to version."""
         pairs = (package.split("==", 1) for package in self.packages)
         return {versions.canonical(name): version for name, version in pairs}
+
+    def pin_of(self, package: str) -> str:
+        """The pin of a package as the lock spells it. Raises UsageError."""
+        for pin in self.packages:
+            if versions.canonical(pin.partition("==")[0]) == versions.canonical(package):
+                return pin
+        raise UsageError(f"about.toml of `{self.name}` speaks of `{package}`, which is not in its lock")
 
 
 def names() -> tuple[str, ...]:
