@@ -56,7 +56,10 @@ class Config:
 
         The 1 that stands in for a missing number is never used: `require_complete` raises.
         """
+        before = len(self.wrong)
         found = self.whole(*names)
+        if len(self.wrong) > before:
+            return 1
         if found is None:
             self.missing.append(" or ".join(f"`{name}`" for name in names))
             return 1
@@ -173,6 +176,11 @@ class Config:
             self.wrong.append("`per_layer_config` is not an object of whole numbers by layer")
         return found
 
+    def contradiction(self, what: str) -> None:
+        """Two values that do not go together; said only when every single one was there."""
+        if not self.missing and not self.wrong:
+            self.wrong.append(what)
+
     def misunderstood(self, what: str) -> None:
         """A family met a value that it does not know."""
         self.wrong.append(what)
@@ -210,7 +218,7 @@ def parse(content: bytes, name: str, *, largest: int = LARGEST_FILE) -> dict[str
     except (ValueError, RecursionError) as error:
         raise UsageError(
             f"`{name}` is not valid JSON",
-            cause=(str(error) or "it is nested too deeply",),
+            cause=("it is nested too deeply" if isinstance(error, RecursionError) else str(error),),
             hint=("download the file again, or mend it",),
             reference="model-config",
         ) from None

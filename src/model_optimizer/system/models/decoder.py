@@ -167,8 +167,11 @@ def outputs(
 def is_tied(config: Config, default: bool) -> bool:
     """The outer word on tied embeddings counts, then the inner one, then the architecture's default."""
     for keys in (config.outer, config.keys):
-        if isinstance(found := keys.get("tie_word_embeddings"), bool):
+        found = keys.get("tie_word_embeddings")
+        if isinstance(found, bool):
             return found
+        if found is not None:
+            config.misunderstood("`tie_word_embeddings` is not true or false")
     return default
 
 

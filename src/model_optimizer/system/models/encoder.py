@@ -36,7 +36,7 @@ def encoder(
 ) -> Shape:  # fmt: skip
     """The shape of an encoder; `vocab` is 0 for one of images."""
     if hidden % heads:
-        config.misunderstood(f"a hidden size of {hidden} with {heads} heads")
+        config.contradiction(f"a hidden size of {hidden} with {heads} heads")
     head_dim = hidden // heads
     return Shape(
         layers=layers,

@@ -23,18 +23,18 @@ class Heads:
 
     @classmethod
     def of(cls, config: Config, *, head_dim: int | None = None, each: bool = False) -> "Heads":
-        """From the usual keys. `each`: in this architecture every head has keys of its own unless it is said."""
+        """From the usual keys. `each`: unless it is said, every head has keys and values of its own."""
         hidden, heads = config.need("hidden_size"), config.need("num_attention_heads")
         if "num_key_value_heads" not in config.keys and not each and not config.condensed:
             config.missing.append("`num_key_value_heads`")
         kv_heads = config.count("num_key_value_heads", default=heads) or heads
         size = head_dim or config.count("head_dim") or config.count("attention_head_dim")
         if not size and hidden % heads:
-            config.misunderstood(
+            config.contradiction(
                 f"`hidden_size` {hidden} is not a multiple of {heads} heads, and `head_dim` is not given"
             )
         if heads % kv_heads:
-            config.misunderstood(f"{heads} heads cannot share {kv_heads} key-value heads")
+            config.contradiction(f"{heads} heads cannot share {kv_heads} key-value heads")
         return cls(hidden=hidden, heads=heads, kv_heads=kv_heads, head_dim=size or hidden // heads)
 
     @property

@@ -18,7 +18,7 @@ def shape(config: Config) -> Shape:
     )
     places = config.need("n_positions", "max_position_embeddings", "n_ctx")
     if hidden % heads:
-        config.misunderstood(f"a hidden size of {hidden} with {heads} heads")
+        config.contradiction(f"a hidden size of {hidden} with {heads} heads")
     sizes = Heads(hidden=hidden, heads=heads, kv_heads=heads, head_dim=hidden // heads)
     width = config.count("n_inner") or 4 * hidden
     weights = table("transformer.wpe.weight", places, hidden)
