@@ -17,7 +17,9 @@ $(BIN)/.ready: pyproject.toml
 	@touch $@
 
 demo: $(BIN)/.ready  ## optimise two real models on this machine's CPU, from checkpoint to report
-	@$(BIN)/python examples/demo.py
+	$(BIN)/python examples/fetch_minilm.py .cache/all-MiniLM-L6-v2
+	$(MOPT) optimize examples/models/tiny-qwen3 --texts examples/models/tiny-qwen3/heldout.jsonl
+	$(MOPT) optimize .cache/all-MiniLM-L6-v2
 
 test: $(BIN)/.ready  ## the fast tier: every pure test, and the engines once each
 	$(BIN)/python -m pytest -m "not slow and not gpu"

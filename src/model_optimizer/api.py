@@ -4,19 +4,41 @@ Everything that the command line does is a call of this module.
 """
 
 import dataclasses
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from model_optimizer.core import Artifact, Finding, Host, Progress, UsageError, Verdict, codec, paths, plugins
+from model_optimizer.core import (
+    Artifact,
+    Finding,
+    Host,
+    Lengths,
+    ModelSpec,
+    Progress,
+    Record,
+    Slo,
+    Task,
+    UsageError,
+    Verdict,
+    Workload,
+    codec,
+    paths,
+    plugins,
+)
 from model_optimizer.core.paths import Order, Work
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from model_optimizer.core import Scheme, Tool
+    from model_optimizer.flow.wiring import Choices, Wiring
+    from model_optimizer.planner import Options
     from model_optimizer.system.runs import RunFolder
 
-__all__ = ["doctor", "load_host", "make", "plan_making", "probe", "save", "verify"]
+__all__ = [
+    "Optimization", "candidates", "doctor", "load_host", "make", "optimize", "plan_making", "probe", "resume",
+    "save", "verify",
+]  # fmt: skip
 
 
 def probe() -> Host:
@@ -175,3 +197,108 @@ def _of_run(folder: "RunFolder", candidate: str) -> tuple[Artifact, Artifact]:
         known = ", ".join(folder.candidates()) or "none"
         raise UsageError(f"the run has no artefact of `{candidate}`", hint=(f"its candidates: {known}",))
     return made, truth
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Optimization:
+    """What is asked of `optimize`. What is None takes the default of the model's task; reports say which.
+
+    `qps` asks for an open loop, `concurrency` for a closed one.
+    """
+
+    model: str
+    slo: Slo
+    choices: "Choices"
+    prompt_tokens: Lengths | None = None
+    output_tokens: Lengths | None = None
+    qps: float | None = None
+    concurrency: int | None = None
+    requests: int | None = None
+
+
+def optimize(asked: Optimization, runs: Path, *, progress: Progress) -> tuple[Path, Record]:
+    """Make, verify, serve and measure every variant of a model that can run here; keep the best.
+
+    Returns the run folder, made below `runs`, and its record. Raises UsageError when the model cannot be
+    read, HostError when the machine is not ready, NoFeasiblePlan when nothing can run.
+    """
+    from datetime import UTC, datetime
+
+    from model_optimizer import __version__
+    from model_optimizer.flow import optimize as pipeline
+    from model_optimizer.system import environments, models
+    from model_optimizer.system import runs as folders
+
+    model = models.read(asked.model)
+    request = pipeline.Request(
+        model=model,
+        workload=_workload(asked, model.task),
+        slo=asked.slo,
+        command=("mopt", *sys.argv[1:]),
+        version=__version__,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+    environments.ensure("onnx", progress=progress)
+    folder = folders.create(runs, model.name)
+    progress(f"run folder: {folder.path}", None)
+    stages = _wiring(asked.choices, model).stages()
+    return folder.path, pipeline.optimize(folder, request, stages, progress)
+
+
+def resume(run: Path, choices: "Choices", *, progress: Progress) -> tuple[Path, Record]:
+    """Finish an interrupted run; what is there is not done again. Raises UsageError when it is no run."""
+    from model_optimizer.flow import optimize as pipeline
+    from model_optimizer.system import environments
+    from model_optimizer.system import runs as folders
+
+    folder = folders.open_run(run)
+    model = folder.read(ModelSpec, "model")
+    if model is None:
+        raise UsageError(f"`{run}` has no model.json", hint=("start a new run",))
+    environments.ensure("onnx", progress=progress)
+    return folder.path, pipeline.optimize(folder, None, _wiring(choices, model).stages(), progress)
+
+
+def candidates(asked: Optimization, *, progress: Progress) -> "Options":
+    """What `optimize` would try, and what it would not; nothing is made."""
+    from model_optimizer.system import models
+
+    model = models.read(asked.model)
+    stages = _wiring(asked.choices, model).stages()
+    workload = _workload(asked, model.task)
+    return stages.options(stages.probe(), model, stages.checkpoint(model), workload, asked.slo)
+
+
+def _wiring(choices: "Choices", model: ModelSpec) -> "Wiring":
+    from model_optimizer.flow.wiring import Kit, Wiring
+
+    known = {"engine": choices.engines, "scheme": choices.schemes}
+    asked = {
+        kind: tuple(plugins.load(f"model_optimizer.{kind}s", n).__name__.rpartition(".")[2] for n in names)
+        for kind, names in known.items()
+    }
+    choices = dataclasses.replace(choices, engines=asked["engine"], schemes=asked["scheme"])
+    kit = Kit(
+        engines=plugins.load_all("model_optimizer.engines"),
+        schemes=_schemes(),
+        tools=_tools(),
+        checks=plugins.load_all("model_optimizer.doctor.checks"),
+    )
+    return Wiring(kit, choices, model)
+
+
+def _workload(asked: Optimization, task: Task) -> Workload:
+    """The load that was asked for, with defaults that take seconds on a laptop."""
+    if asked.qps is not None and asked.concurrency is not None:
+        raise UsageError("--qps and --concurrency exclude each other", hint=("give one of them",))
+    generates = task == "generate"
+    concurrency = None if asked.qps else asked.concurrency or (4 if generates else 8)
+    return Workload(
+        task=task,
+        arrivals="poisson" if asked.qps else "closed",
+        qps=asked.qps,
+        concurrency=concurrency,
+        requests=asked.requests,
+        prompt_tokens=asked.prompt_tokens or Lengths.fixed(64 if generates else 32),
+        output_tokens=asked.output_tokens or Lengths.fixed(32),
+    )

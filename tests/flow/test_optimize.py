@@ -195,6 +195,27 @@ def test_an_interrupted_run_goes_on_where_it_stopped(
     assert {s.state for s in record.run.steps.values()} == {"done"}
 
 
+def test_a_load_that_was_interrupted_stops_the_run_and_is_measured_again(
+    run: Callable[..., Record], world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = World.measure
+
+    def half(self: World, server: Any, plan: Plan, progress: Progress) -> Measurement:
+        measured = whole(self, server, plan, progress)
+        return dataclasses.replace(measured, interrupted=plan.scheme == "int8_weight")
+
+    monkeypatch.setattr(World, "measure", half)
+    with pytest.raises(KeyboardInterrupt):
+        run()
+    monkeypatch.setattr(World, "measure", whole)
+    world.calls.clear()
+    record = run(resume=True)
+    assert [call for call in world.calls if call.startswith("measure")] == [
+        "measure int8_weight",
+    ]  # fmt: skip
+    assert not any(c.measurement and c.measurement.interrupted for c in record.candidates)
+
+
 def test_resuming_a_finished_run_does_nothing_but_report(run: Callable[..., Record], world: World) -> None:
     first = run()
     world.calls.clear()

@@ -9,7 +9,7 @@ goes on; without the reference there is nothing to compare with, so its failure 
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,6 +208,8 @@ class _Job:
                 with self._stages.serve(plan, self._artifact(name), log, self._say(name)) as server:
                     measured = self._stages.measure(server, plan, self._say(name))
                 self._folder.write(measured, f"candidates/{name}/measurement")
+                if measured.interrupted:
+                    raise KeyboardInterrupt
 
     # -- decide
 
@@ -259,7 +261,7 @@ class _Job:
         return lambda text, share=None: self._progress(f"{name}: {text}", share)
 
     @contextmanager
-    def _candidate_step(self, verb: str, name: str):
+    def _candidate_step(self, verb: str, name: str) -> Generator[None]:
         """One step of one candidate. Its failure is the candidate's fate; the reference's ends the run."""
         try:
             with self._step(f"{verb} {name}"):
@@ -271,7 +273,7 @@ class _Job:
             self._progress(f"{name}: {verb} failed: {error.message}", None)
 
     @contextmanager
-    def _step(self, name: str):
+    def _step(self, name: str) -> Generator[None]:
         began = time.monotonic()
         self._mark(name, Step(state="running"))
         try:

@@ -1,0 +1,210 @@
+"""The stages of `optimize` as they are outside of tests: rooms joined by what they hand each other."""
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from model_optimizer import planner, report, verify
+from model_optimizer.bench.options import BenchOptions
+from model_optimizer.bench.run import measure
+from model_optimizer.bench.target import Target
+from model_optimizer.core import (
+    Artifact,
+    Candidate,
+    Check,
+    Engine,
+    Finding,
+    Host,
+    HostError,
+    Measurement,
+    ModelSpec,
+    Needs,
+    Plan,
+    Progress,
+    Record,
+    Scheme,
+    Slo,
+    Tool,
+    Verdict,
+    Workload,
+    paths,
+)
+from model_optimizer.doctor import examine
+from model_optimizer.planner import Options, Pick, Question
+from model_optimizer.serve import ServerHandle, start
+from model_optimizer.system import environments, making, models, telemetry
+from model_optimizer.system import probe as probing
+from model_optimizer.verify import texts as inputs
+
+from .optimize import Stages
+
+MADE_ON_DEMAND = frozenset({"onnx"})
+"""Environments that a run makes without being asked; others are used when they exist."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kit:
+    """What discovery found."""
+
+    engines: Mapping[str, Engine]
+    schemes: Mapping[str, Scheme]
+    tools: Mapping[str, Tool]
+    checks: Mapping[str, Check]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choices:
+    """What the user narrowed down. `seconds` is how long each level of load is held."""
+
+    engines: tuple[str, ...] = ()
+    schemes: tuple[str, ...] = ()
+    budget_bytes: int | None = None
+    texts: Path | None = None
+    seconds: float = 6.0
+
+
+class Wiring:
+    """Each method is one stage of the pipeline."""
+
+    def __init__(self, kit: Kit, choices: Choices, model: ModelSpec) -> None:
+        self._kit = kit
+        self._choices = choices
+        self._model = model
+        self._bench = making.Bench(tools=kit.tools, schemes=kit.schemes, run=environments.run_worker)
+
+    def stages(self) -> Stages:
+        return Stages(
+            probe=probing.probe,
+            examine=self._examine,
+            checkpoint=models.checkpoint_artifact,
+            options=self._options,
+            needs=self._needs,
+            make=self._make,
+            verify=self._verify,
+            serve=self._serve,
+            measure=self._measure,
+            pick=_pick,
+            report=_report,
+        )
+
+    def _examine(self, host: Host) -> Sequence[Finding]:
+        return examine(host, self._kit.checks)
+
+    def _options(
+        self, host: Host, model: ModelSpec, checkpoint: Artifact, workload: Workload, slo: Slo
+    ) -> Options:
+        question = Question(
+            host=host,
+            model=model,
+            checkpoint=checkpoint,
+            workload=workload,
+            slo=slo,
+            budget_bytes=self._choices.budget_bytes,
+            engines=self._choices.engines,
+            schemes=self._choices.schemes,
+            environments=_environments(),
+        )
+        return planner.options(
+            question,
+            engines=self._kit.engines,
+            schemes=self._kit.schemes,
+            find_path=self._find_path(checkpoint),
+        )
+
+    def _find_path(self, checkpoint: Artifact) -> Callable[[str, str], tuple[str, ...] | None]:
+        """Tools from the checkpoint to a format. Engines cast plain numbers themselves when they load."""
+        plain = {
+            name
+            for name, scheme in self._kit.schemes.items()
+            if scheme.weight_number == scheme.activation_number == "float"
+        }
+
+        def find(scheme: str, form: str) -> tuple[str, ...] | None:
+            if form == checkpoint.format and checkpoint.scheme in plain and scheme in plain:
+                return ()
+            found = paths.paths(
+                checkpoint.task,
+                scheme,
+                checkpoint.format,
+                (form,),
+                self._kit.tools,
+                have_scheme=checkpoint.scheme,
+            )
+            return tuple(hop.tool for hop in found[0]) if found else None
+
+        return find
+
+    def _needs(self, plan: Plan, model: ModelSpec) -> Needs:
+        each = [self._kit.tools[tool].needs(model, self._kit.schemes[plan.scheme]) for tool in plan.path[-1:]]
+        return each[0] if each else Needs()
+
+    def _make(self, plan: Plan, checkpoint: Artifact, folder: Path, progress: Progress) -> Artifact:
+        folder.mkdir(exist_ok=True)
+        return making.make_plan(plan, checkpoint, folder, self._bench, progress)
+
+    def _verify(
+        self, plan: Plan, candidate: Artifact, reference: Artifact, scratch: Path, progress: Progress
+    ) -> Verdict:
+        chosen = inputs.read(self._choices.texts) if self._choices.texts else None
+        return verify.verify_model(
+            candidate,
+            reference,
+            self._kit.schemes[plan.scheme].gate,
+            run=environments.run_worker,
+            scratch=scratch,
+            progress=progress,
+            texts=chosen,
+        )
+
+    @contextmanager
+    def _serve(
+        self, plan: Plan, artifact: Artifact, log: Path, progress: Progress
+    ) -> Generator[ServerHandle]:
+        engine = self._kit.engines[plan.engine]
+        server = start(plan, artifact, engine=engine, log=log, progress=progress)
+        try:
+            yield server
+        finally:
+            server.stop()
+
+    def _measure(self, server: ServerHandle, plan: Plan, progress: Progress) -> Measurement:
+        workload = plan.workload
+        target = Target(
+            url=server.url,
+            model=server.served_name,
+            tokenizer=plan.checkpoint,
+            vocab_size=self._model.vocab_size,
+        )
+        levels = sorted({1.0, float(workload.concurrency or 1)}) if workload.qps is None else ()
+        return measure(
+            target,
+            workload,
+            plan.slo,
+            progress=progress,
+            sample_memory=telemetry.memory(server.pid),
+            energy=telemetry.energy("cpu"),
+            options=BenchOptions(
+                levels=tuple(levels), duration_s=None if workload.requests else self._choices.seconds
+            ),
+        )
+
+
+def _environments() -> frozenset[str]:
+    """Those that are there, and those that may be made when they are first needed."""
+    found = set(MADE_ON_DEMAND)
+    for name in environments.names():
+        try:
+            environments.interpreter(name)
+        except HostError:
+            continue
+        found.add(name)
+    return frozenset(found)
+
+
+def _pick(candidates: Sequence[Candidate], slo: Slo) -> Pick:
+    return planner.pick(candidates, slo)
+
+
+def _report(record: Record) -> dict[str, str]:
+    return {"report.html": report.html(record), "report.md": report.markdown(record)}
