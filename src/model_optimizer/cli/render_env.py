@@ -39,10 +39,10 @@ def environment_text(env: Environment) -> str:
             f"{show_bytes(env.needs.disk_bytes)}: mopt env create {name(env)}"
         )
     elif env.condition != "ready":
-        lines.append(f"  make it again: mopt env create {name(env)}")
+        lines.append(f"  make it again: mopt env create {name(env)} --again")
     if env.python:
         lines.append(f"  Python {env.python}, {show_bytes(env.disk_bytes)}, made {env.made_at}")
-        lines.append(f"  {printable(str(env.path))}")
+        lines.append(f"  {printable(env.path)}")
     return "\n".join(lines) + "\n"
 
 

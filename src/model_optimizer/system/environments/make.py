@@ -35,7 +35,7 @@ class Environment:
     name: str
     title: str
     condition: Condition
-    path: Path
+    path: str
     needs: Needs
     python: str | None = None
     made_at: str | None = None
@@ -76,7 +76,8 @@ def check(name: str, *, progress: Progress | None = None) -> Environment:
     if found.condition in ("missing", "damaged"):
         return found
     recipe = recipes.load(name)
-    python = python_of(found.path)
+    place = Path(found.path)
+    python = python_of(place)
     installed.cache_clear()
     because = list(found.because)
     try:
@@ -87,7 +88,7 @@ def check(name: str, *, progress: Progress | None = None) -> Environment:
     if not because:
         return found
     condition = "outdated" if found.condition == "outdated" else "damaged"
-    return _environment(recipe, condition, marker(found.path), because)
+    return _environment(recipe, condition, marker(place), because)
 
 
 def drift(recipe: Recipe, found: Installed) -> tuple[str, ...]:
@@ -364,7 +365,7 @@ def _environment(
         name=recipe.name,
         title=recipe.about.title,
         condition=condition,
-        path=folder() / recipe.name,
+        path=str(folder() / recipe.name),
         needs=recipe.needs,
         python=found.python if found else None,
         made_at=found.made_at if found else None,
