@@ -1,11 +1,15 @@
 """What is no model, or none that may be read: one clear error each, with the way out."""
 
 import json
+from contextlib import suppress
 from pathlib import Path
+from typing import cast
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from model_optimizer.core import UsageError
+from model_optimizer.core import UsageError, codec
 from model_optimizer.system import models
 from model_optimizer.system.models import spec as building
 from model_optimizer.system.models.config import Config
@@ -292,3 +296,32 @@ def test_broken_sentence_transformers_files(tmp_path: Path) -> None:
 def test_layers_of_different_sizes_are_not_averaged(tmp_path: Path) -> None:
     error = refused(tiny(tmp_path, per_layer_config={"1": {"num_key_value_heads": 1}}))
     assert "per_layer_config" in error.cause[0]
+
+
+CONFIGS: list[dict[str, object]] = list(
+    json.loads((Path(__file__).parent.parent / "data" / "models" / "configs.json").read_text()).values()
+)
+ODD = st.recursive(
+    st.none() | st.booleans() | st.integers(-2, 2**70) | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@given(data=st.data(), keys=st.sampled_from(CONFIGS), condensed=st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_no_value_of_any_key_breaks_the_reader(
+    data: st.DataObject, keys: dict[str, object], condensed: bool
+) -> None:
+    """Hostile configs are understood or refused; they never end in a traceback, and never take long."""
+    inner = [key for key in ("text_config", "vision_config") if isinstance(keys.get(key), dict)]
+    chosen = data.draw(st.sampled_from([key for key in keys if key != "as"]))
+    changed = {**keys, chosen: data.draw(ODD)}
+    if inner and chosen not in inner:
+        place = data.draw(st.sampled_from(inner))
+        part = cast("dict[str, object]", keys[place])
+        changed[place] = {**part, data.draw(st.sampled_from(list(part))): data.draw(ODD)}
+    with suppress(UsageError):
+        spec = building.build(Config(changed, condensed=condensed), name="a/b", provenance="test")
+        assert spec.parameters > 0
+        codec.loads(codec.dumps(spec), type(spec))

@@ -5,6 +5,7 @@ A family asks for what it needs; at the end every missing and every wrong field 
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
@@ -147,17 +148,18 @@ class Config:
             cast("dict[str, object]", value), name=f"{name} of {self.name}", condensed=self.condensed
         )
 
-    def layer_kinds(self, name: str = "layer_types") -> dict[str, int] | None:
+    def layer_kinds(self, layers: int, name: str = "layer_types") -> dict[str, int] | None:
         """Layers by kind, in the order of first appearance. The table writes counts, a file one a layer."""
         value = self.keys.get(name)
-        if isinstance(value, dict) and all(isinstance(n, int) for n in value.values()):
-            return cast("dict[str, int]", dict(value))
-        kinds = self.names(name)
-        if kinds is None:
-            return None
-        counts: dict[str, int] = {}
-        for kind in kinds:
-            counts[kind] = counts.get(kind, 0) + 1
+        if isinstance(value, dict) and all(_is_count(n) for n in value.values()):
+            counts = cast("dict[str, int]", dict(value))
+        else:
+            kinds = self.names(name)
+            if kinds is None:
+                return None
+            counts = dict(Counter(kinds))
+        if sum(counts.values()) != layers:
+            self.contradiction(f"`{name}` names {sum(counts.values())} layers, and there are {layers}")
         return counts
 
     def per_layer(self) -> dict[str, dict[str, int]]:
@@ -233,6 +235,10 @@ def read(path: Path, *, largest: int = LARGEST_FILE) -> dict[str, object]:
     except OSError as error:
         raise UsageError(f"`{path}` cannot be read", cause=(error.strerror or str(error),)) from error
     return parse(content, str(path), largest=largest)
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_LAYERS
 
 
 def _shown(value: object) -> str:

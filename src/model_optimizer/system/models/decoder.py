@@ -187,14 +187,10 @@ def alternating(config: Config, layers: int, window: int | None, *, pattern: int
     """Windows by `layer_types`, else every `pattern`th layer sees everything and the others slide."""
     if window is None:
         return ((None, layers),)
-    kinds = config.layer_kinds()
+    kinds = config.layer_kinds(layers)
     if kinds is None:
         full = layers // pattern if pattern else 0
         kinds = {"sliding_attention": layers - full, "full_attention": full}
-    elif sum(kinds.values()) != layers:
-        config.misunderstood(
-            f"`layer_types` names {sum(kinds.values())} layers, `num_hidden_layers` says {layers}"
-        )
     for kind in kinds.keys() - {"sliding_attention", "full_attention"}:
         config.misunderstood(f"layers of type `{kind}`")
     return ((window, kinds.get("sliding_attention", 0)), (None, kinds.get("full_attention", 0)))

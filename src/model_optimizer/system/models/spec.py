@@ -37,6 +37,8 @@ def build(
     """`sidecar` is ModelOpt's hf_quant_config.json. UsageError when the config cannot be understood."""
     family = family_of(config)
     shape: Shape = family.shape(config)
+    if any(w.copies < 0 or min(w.shape) < 0 for w in shape.weights):
+        config.contradiction("numbers of layers that do not add up")
     config.require_complete()
     use = purpose(config, name, label_count(config), beside)
     if use.task == "embed" and not config.architecture.endswith("ForMaskedLM"):

@@ -100,17 +100,21 @@ def _wide(config: Config, sizes: Heads, layers: int) -> Heads:
 def _kinds(config: Config, layers: int) -> tuple[int, int, int, int]:
     """Layers that slide and that see everything, and how many of each keep a cache of their own."""
     borrowing = config.count("num_kv_shared_layers")
+    if borrowing > layers:
+        config.contradiction(f"{borrowing} of {layers} layers borrow keys and values")
     given = config.keys.get("layer_types")
     if isinstance(given, dict):
         if borrowing:
             config.misunderstood("`layer_types` as counts, while some layers borrow keys and values")
-        counts = config.layer_kinds() or {}
+        counts = config.layer_kinds(layers) or {}
         sliding, full = counts.get("sliding_attention", 0), counts.get("full_attention", 0)
         return sliding, full, sliding, full
     names = config.names("layer_types") or [
         "full_attention" if (layer + 1) % 6 == 0 or layer == layers - 1 else "sliding_attention"
         for layer in range(layers)
     ]
+    if len(names) != layers:
+        config.contradiction(f"`layer_types` names {len(names)} layers, and there are {layers}")
     for kind in set(names) - {"sliding_attention", "full_attention"}:
         config.misunderstood(f"layers of type `{kind}`")
     kept = names[: max(0, len(names) - borrowing)]

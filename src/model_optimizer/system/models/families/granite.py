@@ -42,7 +42,7 @@ def _experts(config: Config, layers: int, routed: int) -> Moe:
 
 def _hybrid(config: Config, style: Style, layers: int) -> Shape:
     sizes = Heads.of(config, each=True)
-    kinds = config.layer_kinds() or config.layer_kinds("layers_block_type") or {"mamba": layers}
+    kinds = config.layer_kinds(layers) or config.layer_kinds(layers, "layers_block_type") or {"mamba": layers}
     for kind in kinds.keys() - RECURRENT - FULL:
         config.misunderstood(f"layers of type `{kind}`")
     recurrent, full = (

@@ -51,6 +51,8 @@ def shape(config: Config) -> Shape:
 
 def _sparse(config: Config, layers: int) -> int:
     named = config.numbers("moe_layers")
+    if any(not 0 <= layer < layers for layer in named):
+        config.contradiction(f"`moe_layers` names others than the {layers} there are")
     return len(named) if named else layers // (config.count("interleave_moe_layer_step", default=1) or 1)
 
 
@@ -58,6 +60,8 @@ def _groups(config: Config, sizes: Heads, layers: int) -> tuple[LayerGroup, ...]
     """Layers with rotary embedding attend within a chunk; every fourth has none and sees everything."""
     chunk = config.whole("attention_chunk_size", default=8192, condensed=8192)
     rotary = config.numbers("no_rope_layers")
+    if rotary and len(rotary) != layers:
+        config.contradiction(f"`no_rope_layers` speaks of {len(rotary)} layers, and there are {layers}")
     full = rotary.count(0) if rotary else layers // (config.count("no_rope_layer_interval", default=4) or 4)
     if not chunk:
         return (sizes.group(layers),)

@@ -1,7 +1,9 @@
 """Nemotron-H, Nemotron Nano 2 and Nemotron 3: one thing a layer, as a pattern of letters says."""
 
+from collections import Counter
+
 from model_optimizer.core import LayerGroup
-from model_optimizer.system.models.config import Config
+from model_optimizer.system.models.config import MOST_LAYERS, Config
 from model_optimizer.system.models.decoder import Style, attention_of, finish
 from model_optimizer.system.models.moe import Moe
 from model_optimizer.system.models.parts import Heads, mlp, norm
@@ -54,12 +56,15 @@ def shape(config: Config) -> Shape:
 def _kinds(config: Config) -> dict[str, int]:
     """Layers by what they do."""
     pattern = config.text("hybrid_override_pattern")
-    kinds = config.layer_kinds("layers_block_type") or config.layer_kinds()
+    named = config.names("layers_block_type") or config.names("layer_types")
     if pattern is not None:
-        kinds = {LETTERS.get(letter, letter): pattern.count(letter) for letter in dict.fromkeys(pattern)}
-    if not kinds:
+        named = [LETTERS.get(letter, letter) for letter in pattern[: MOST_LAYERS + 1]]
+    if not named:
         config.missing.append("`hybrid_override_pattern` or `layers_block_type`")
         return {"mamba": 1}
+    if len(named) > MOST_LAYERS:
+        config.misunderstood(f"more than {MOST_LAYERS} layers")
+    kinds = dict(Counter(named))
     kinds = {OTHER_NAMES.get(kind, kind): count for kind, count in kinds.items()}
     for kind in kinds.keys() - set(LETTERS.values()):
         config.misunderstood(f"layers of type `{kind}`")

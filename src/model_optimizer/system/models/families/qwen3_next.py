@@ -54,7 +54,7 @@ def shape(config: Config) -> Shape:
 
 def _kinds(config: Config, layers: int) -> tuple[int, int]:
     """How many layers have full and linear attention."""
-    kinds = config.layer_kinds()
+    kinds = config.layer_kinds(layers)
     if kinds is None:
         full = layers // (config.count("full_attention_interval", default=4) or 4)
         return full, layers - full
