@@ -10,8 +10,8 @@ MODULES = plugins.load_all(FOLDER)
 SCHEMES: dict[str, Scheme] = {name: module.SCHEME for name, module in MODULES.items()}
 
 
-def test_these_are_all() -> None:
-    assert set(SCHEMES) == {
+def test_the_useful_ones_are_there() -> None:
+    assert set(SCHEMES) >= {
         "fp32", "fp16", "bf16", "int8", "int8_weight", "int4_rtn", "awq_int4", "gptq_int4",
         "fp8", "fp8_static", "fp8_block", "nvfp4", "mxfp4",
     }  # fmt: skip
