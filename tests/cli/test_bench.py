@@ -158,6 +158,14 @@ def test_out_keeps_the_noun(tmp_path: Path) -> None:
     assert found.points[0].attainment == 1
 
 
+def test_calibration_states_a_ceiling() -> None:
+    with FakeServer(QUICK) as server:
+        done = call(server.url, "--requests", "4", "--calibrate", "--output-tokens", "4", "--json")
+    assert done.exit_code == 0, done
+    client = json.loads(done.stdout)["client"]
+    assert client["ceiling_requests_per_s"] > 100
+
+
 @pytest.mark.parametrize(
     "words",
     [

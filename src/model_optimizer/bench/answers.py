@@ -3,6 +3,7 @@
 import re
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from .exchange import Exchange, Kind, Outcome
 from .sse import events
@@ -18,20 +19,22 @@ def _said(value: msgspec.Raw) -> bool:
     return bytes(value) not in (b"", b"null", b'""', b"[]")
 
 
-class _Message(msgspec.Struct):
+class _Message(msgspec.Struct, gc=False):
     """The part of a choice that carries content: a delta of a stream, or a whole message."""
 
-    content: msgspec.Raw = msgspec.Raw()
+    content: msgspec.Raw | UnsetType = UNSET
     reasoning_content: str | None = None
     reasoning: str | None = None
     tool_calls: list[msgspec.Raw] | None = None
 
     @property
-    def any(self) -> bool:
-        return _said(self.content) or bool(self.reasoning_content or self.reasoning or self.tool_calls)
+    def has_content(self) -> bool:
+        if self.content is not UNSET and _said(self.content):
+            return True
+        return bool(self.reasoning_content or self.reasoning or self.tool_calls)
 
 
-class _Choice(msgspec.Struct):
+class _Choice(msgspec.Struct, gc=False):
     text: str | None = None
     delta: _Message | None = None
     message: _Message | None = None
@@ -39,37 +42,39 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
     @property
-    def any(self) -> bool:
+    def has_content(self) -> bool:
+        if self.text or self.token_ids:
+            return True
         part = self.delta or self.message
-        return bool(self.text or self.token_ids or (part and part.any))
+        return part is not None and part.has_content
 
 
-class _Usage(msgspec.Struct):
+class _Usage(msgspec.Struct, gc=False):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
     total_tokens: int | None = None
 
 
-class _Vector(msgspec.Struct):
-    embedding: msgspec.Raw = msgspec.Raw()
+class _Vector(msgspec.Struct, gc=False):
+    embedding: msgspec.Raw | UnsetType = UNSET
     score: float | None = None
 
 
-class _Rank(msgspec.Struct):
+class _Rank(msgspec.Struct, gc=False):
     relevance_score: float | None = None
 
 
-class _Document(msgspec.Struct):
+class _Document(msgspec.Struct, gc=False):
     """Whatever an OpenAI-like server answers; members that are not there stay None."""
 
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     data: list[_Vector] | None = None
     results: list[_Rank] | None = None
-    error: msgspec.Raw = msgspec.Raw()
+    error: msgspec.Raw | UnsetType = UNSET
 
 
-class _Stream(msgspec.Struct):
+class _Stream(msgspec.Struct, gc=False):
     """What the events of one stream add up to."""
 
     token_ns: list[int] = []
@@ -137,17 +142,22 @@ def _read_stream(answer: Answer) -> _Stream:
             found.ended = True
             continue
         document = _decode(data, truncated=not answer.complete and end >= len(answer.body))
-        if _said(document.error):
+        if document.error is not UNSET and _said(document.error):
             raise _Wrong("wrong_content", f"an error within the stream: {_plain(bytes(document.error))}")
-        found.usage = document.usage or found.usage
+        if document.usage is not None:
+            found.usage = document.usage
         if not document.choices:
             continue
         now = answer.arrived_ns(end)
         found.event_ns.append(now)
-        found.ended = found.ended or any(choice.finish_reason for choice in document.choices)
-        if any(choice.any for choice in document.choices):
+        content, tokens = False, 0
+        for choice in document.choices:
+            found.ended = found.ended or choice.finish_reason is not None
+            tokens += len(choice.token_ids) if choice.token_ids else 0
+            content = content or choice.has_content
+        if content:
             found.token_ns.append(now)
-            counts.append(sum(len(choice.token_ids or ()) for choice in document.choices))
+            counts.append(tokens)
     if not answer.complete or not found.ended:
         raise _Wrong("truncated_stream", "the stream ended before it said that it was done")
     if counts and all(counts):
@@ -210,15 +220,17 @@ def _decode(data: bytes, *, truncated: bool = False) -> _Document:
 
 def _check_document(document: _Document, api: Api) -> None:
     """One choice, vector or score at least, as the interface promises."""
-    if _said(document.error):
+    if document.error is not UNSET and _said(document.error):
         raise _Wrong("wrong_content", f"an error with status 200: {_plain(bytes(document.error))}")
     match api:
         case "completions" | "chat":
             tokens = document.usage.completion_tokens if document.usage else None
-            good = bool(document.choices) and (any(c.any for c in document.choices or ()) or bool(tokens))
+            good = bool(document.choices) and (
+                any(c.has_content for c in document.choices or ()) or bool(tokens)
+            )
         case "embeddings":
             vectors = document.data or ()
-            good = bool(vectors) and all(_said(v.embedding) for v in vectors)
+            good = bool(vectors) and all(v.embedding is not UNSET and _said(v.embedding) for v in vectors)
         case "rerank":
             results = document.results or ()
             good = bool(results) and all(r.relevance_score is not None for r in results)

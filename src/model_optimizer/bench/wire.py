@@ -7,10 +7,13 @@ other requests wait to be timed; `read_answer` takes the same bytes apart when t
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 HEAD_LIMIT = 1 << 16
 _SIZE_LINE_LIMIT = 1 << 12
-_END_OF_HEAD = b"\r\n\r\n"
+_SIZE_DIGITS = 12
+_AFTER_CHUNK = (b"\r\n", b"\r", b"")
+END_OF_HEAD = b"\r\n\r\n"
 
 
 class WireError(Exception):
@@ -53,18 +56,23 @@ class Head:
 class Answer:
     """One answer taken apart. `complete` is False when the connection ended before the body did.
 
-    `ends` and `times_ns` are equally long: the body up to offset `ends[i]` had arrived at `times_ns[i]`.
+    The i-th stretch of the body ends at `ends[i]` of the body, which is `raw_ends[i]` of what was received
+    (a body without chunks is one stretch). What was received up to `piece_ends[i]` arrived at `times_ns[i]`.
     """
 
     head: Head
     body: bytes
     complete: bool
     ends: Sequence[int]
+    raw_ends: Sequence[int]
+    piece_ends: Sequence[int]
     times_ns: Sequence[int]
 
     def arrived_ns(self, offset: int) -> int:
         """When the byte before `offset` of the body arrived."""
-        return self.times_ns[min(bisect_left(self.ends, offset), len(self.times_ns) - 1)]
+        stretch = bisect_left(self.ends, offset)
+        raw = self.raw_ends[stretch] - self.ends[stretch] + offset
+        return self.times_ns[bisect_left(self.piece_ends, raw)]
 
 
 def parse_head(raw: bytes) -> Head | None:
@@ -74,17 +82,17 @@ def parse_head(raw: bytes) -> Head | None:
     """
     begin = 0
     while True:
-        end = raw.find(_END_OF_HEAD, begin)
+        end = raw.find(END_OF_HEAD, begin)
         if end < 0:
             if len(raw) - begin > HEAD_LIMIT:
                 raise WireError(f"no end of the header in {HEAD_LIMIT} bytes")
             if len(raw) - begin >= 5 and not raw.startswith(b"HTTP/", begin):
                 raise WireError(f"the answer begins with {raw[begin : begin + 20]!r}")
             return None
-        head = _head(raw[begin:end], end + len(_END_OF_HEAD))
+        head = _head(raw[begin:end], end + len(END_OF_HEAD))
         if not 100 <= head.status < 200:
             return head
-        begin = end + len(_END_OF_HEAD)
+        begin = end + len(END_OF_HEAD)
 
 
 def _head(raw: bytes, size: int) -> Head:
@@ -102,37 +110,32 @@ def _head(raw: bytes, size: int) -> Head:
 
 
 class Framer:
-    """Fed with each piece as it arrives, says when the answer is whole.
+    """Told of each piece as it arrives, says when the answer is whole.
 
-    A chunked body is walked only when a piece ends like one (an empty line), and then from where the
-    last walk stopped: a token costs one comparison.
+    `pieces` is the list that the caller adds to. A chunked body (`walks`) ends with an empty line: only
+    when a piece does too, as far as one sees, is the body walked, and then from where the last walk
+    stopped. So a token costs one comparison.
     """
 
-    __slots__ = ("_remaining", "_skip", "_unread", "_walk", "excess", "head")
+    __slots__ = ("_position", "_remaining", "_walked", "excess", "head", "pieces", "walks")
 
-    def __init__(self) -> None:
+    def __init__(self, pieces: list[bytes]) -> None:
+        self.pieces = pieces
         self.head: Head | None = None
+        self.walks = False
         self.excess = False
-        self._walk = False
         self._remaining: int | None = None
-        self._skip = 0
-        self._unread: list[bytes] = []
+        self._walked = 0  # pieces that were looked at
+        self._position = 0  # where the next chunk begins, counted from the first piece not looked at
 
-    def feed(self, piece: bytes) -> bool:
-        """True when the answer ends with this piece. Raises WireError."""
+    def advance(self) -> bool:
+        """True when the answer ends with the last piece. Raises WireError."""
         if self.head is None:
-            self._unread.append(piece)
             return self._begin()
-        if self._walk:
-            self._unread.append(piece)
-            if len(piece) >= 4 and not piece.endswith(_END_OF_HEAD):
-                return False
-            return self._walk_chunks()
-        if self._remaining is None:
-            return False
-        self._remaining -= len(piece)
-        self.excess = self._remaining < 0
-        return self._remaining <= 0
+        if self.walks:
+            last = self.pieces[-1]
+            return (len(last) < len(END_OF_HEAD) or last.endswith(END_OF_HEAD)) and self._walk()
+        return self._count(len(self.pieces[-1]))
 
     @property
     def reusable(self) -> bool:
@@ -141,40 +144,47 @@ class Framer:
 
     @property
     def ends_with_connection(self) -> bool:
-        return self.head is not None and not self._walk and self._remaining is None
+        return self.head is not None and not self.walks and self._remaining is None
 
     def _begin(self) -> bool:
-        raw = b"".join(self._unread)
+        raw = b"".join(self.pieces)
         self.head = head = parse_head(raw)
         if head is None:
             return False
-        self._unread = []
-        body = raw[head.size :]
         if head.chunked:
-            self._walk = True
-            self._unread = [body]
-            return self._walk_chunks()
+            self.walks = True
+            self._position = head.size
+            return self._walk()
         self._remaining = head.length
+        return self._count(len(raw) - head.size)
+
+    def _count(self, size: int) -> bool:
         if self._remaining is None:
             return False
-        self._remaining -= len(body)
+        self._remaining -= size
         self.excess = self._remaining < 0
         return self._remaining <= 0
 
-    def _walk_chunks(self) -> bool:
-        data = b"".join(self._unread)
-        position = self._skip
-        while position < len(data):
+    def _walk(self) -> bool:
+        pieces = self.pieces[self._walked :]
+        data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        position, total = self._position, len(data)
+        while position < total:
             found = chunk_at(data, position)
-            if found is None:
-                break
+            if found is None:  # keep what belongs to an unfinished size line
+                last = len(pieces[-1])
+                if position >= total - last:
+                    self._walked += len(pieces) - 1
+                    position -= total - last
+                self._position = position
+                return False
             begin, size = found
-            if size == 0:
-                self.excess = begin < len(data)
+            if not size:
+                self.excess = begin < total
                 return True
             position = begin + size + 2
-        self._skip = max(0, position - len(data))
-        self._unread = [data[position:]] if position < len(data) else []
+        self._walked += len(pieces)
+        self._position = position - total
         return False
 
 
@@ -183,18 +193,23 @@ def chunk_at(data: bytes, position: int) -> tuple[int, int] | None:
 
     For the last chunk, of size 0, it is where the whole message ends, after its trailers.
     """
-    end = data.find(b"\r\n", position, position + _SIZE_LINE_LIMIT)
-    if end < 0:
-        if len(data) - position >= _SIZE_LINE_LIMIT:
+    end = data.find(b"\r\n", position)
+    if end < 0 or end - position > _SIZE_LINE_LIMIT:
+        if len(data) - position > _SIZE_LINE_LIMIT:
             raise WireError("a chunk has no size")
         return None
-    text = data[position:end].partition(b";")[0].strip()
-    if not text or not all(c in b"0123456789abcdefABCDEF" for c in text) or len(text) > 12:
-        raise WireError(f"a chunk has the size {text[:20]!r}")
-    size = int(text, 16)
-    if size:
+    text = data[position:end]
+    if not text.isalnum():
+        text = text.partition(b";")[0].strip()
+    try:
+        size = int(text, 16) if text.isalnum() and len(text) <= _SIZE_DIGITS else -1
+    except ValueError:
+        size = -1
+    if size > 0:
         return end + 2, size
-    last = data.find(_END_OF_HEAD, end)
+    if size < 0:
+        raise WireError(f"a chunk has the size {text[:20]!r}")
+    last = data.find(END_OF_HEAD, end)
     return None if last < 0 else (last + 4, 0)
 
 
@@ -204,52 +219,50 @@ def read_answer(pieces: Sequence[bytes], times_ns: Sequence[int]) -> Answer:
     head = parse_head(raw)
     if head is None:
         raise WireError("the connection ended within the header" if raw else "nothing came back")
-    ends: list[int] = []
-    total = 0
-    for piece in pieces:
-        total += len(piece)
-        ends.append(total)
+    piece_ends = list(accumulate(map(len, pieces)))
     if head.chunked:
-        return _read_chunked(head, raw, ends, times_ns)
+        return _read_chunked(head, raw, piece_ends, times_ns)
     length = head.length
     body = raw[head.size :] if length is None else raw[head.size : head.size + length]
     return Answer(
         head=head,
         body=body,
         complete=length is None or len(body) == length,
-        ends=[max(0, end - head.size) for end in ends],
+        ends=(len(body),),
+        raw_ends=(head.size + len(body),),
+        piece_ends=piece_ends,
         times_ns=times_ns,
     )
 
 
-def _read_chunked(head: Head, raw: bytes, raw_ends: list[int], raw_times: Sequence[int]) -> Answer:
-    """Undo the chunks. Every stretch of the body keeps the time at which its last byte arrived."""
+def _read_chunked(head: Head, raw: bytes, piece_ends: list[int], times_ns: Sequence[int]) -> Answer:
     parts: list[bytes] = []
     ends: list[int] = []
-    times: list[int] = []
-    position, size_so_far, piece, complete = head.size, 0, 0, False
+    raw_ends: list[int] = []
+    position, total, complete = head.size, 0, False
     while position < len(raw):
         found = chunk_at(raw, position)
         if found is None:
             break
         begin, size = found
-        if size == 0:
+        if not size:
             complete = True
             break
         part = raw[begin : begin + size]
         parts.append(part)
-        while raw_ends[piece] <= begin and piece < len(raw_ends) - 1:
-            piece += 1
-        while part and raw_ends[piece] < begin + len(part):
-            ends.append(size_so_far + raw_ends[piece] - begin)
-            times.append(raw_times[piece])
-            piece += 1
-        size_so_far += len(part)
-        ends.append(size_so_far)
-        times.append(raw_times[piece])
-        if len(part) == size and raw[begin + size : begin + size + 2] not in (b"\r\n", b"\r", b""):
+        total += len(part)
+        ends.append(total)
+        raw_ends.append(begin + len(part))
+        position = begin + size
+        if raw[position : position + 2] not in _AFTER_CHUNK:
             raise WireError("a chunk is longer than its size")
-        position = begin + size + 2
-    if not times:
-        ends, times = [0], [raw_times[-1]]
-    return Answer(head=head, body=b"".join(parts), complete=complete, ends=ends, times_ns=times)
+        position += 2
+    return Answer(
+        head=head,
+        body=b"".join(parts),
+        complete=complete,
+        ends=ends or (0,),
+        raw_ends=raw_ends or (head.size,),
+        piece_ends=piece_ends,
+        times_ns=times_ns,
+    )

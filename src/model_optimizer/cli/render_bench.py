@@ -74,6 +74,8 @@ def _facts(found: Measurement) -> list[tuple[str, str]]:
             facts.append((name, f"the client could not keep up: {point.client.because}"))
         facts.append((name, f"window of {point.window_s:.3g} s, {point.window}"))
     first = found.points[0]
+    if first.client.ceiling_requests_per_s is not None:
+        facts.append(("client", f"one core could do {first.client.ceiling_requests_per_s:.0f} requests/s"))
     facts.append(("times begin", "when wanted" if first.start == "scheduled" else "when sent"))
     if first.tokens_counted_by:
         facts.append(("tokens counted by", first.tokens_counted_by))

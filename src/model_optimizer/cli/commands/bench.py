@@ -1,6 +1,7 @@
 """`mopt bench`: how fast a running server answers, at one load or several."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -13,6 +14,7 @@ from model_optimizer.core.workload import Arrivals
 if TYPE_CHECKING:
     from model_optimizer.bench.options import BenchOptions
     from model_optimizer.bench.target import Target
+    from model_optimizer.cli.progress import Reporter
     from model_optimizer.core import Workload
 
 GROUP = "measure"
@@ -87,6 +89,7 @@ _prompts = options.together(
 @_load
 @_prompts
 @options.slo
+@click.option("--calibrate", is_flag=True, help="First find out what this client can do (2 s).")
 @click.option("--pid", type=click.IntRange(min=1), help="Process of the server, to measure its memory.")
 @click.option("--out", type=_FILE, help="Write the measurement to a file.")
 @options.as_json
@@ -106,18 +109,21 @@ def COMMAND(url: str, out: Path | None, as_json: bool, pid: int | None, seed: in
     from model_optimizer.core import Slo, codec
     from model_optimizer.system import files, telemetry
 
+    target, workload, how = _target(url, given), _workload(given), _options(given)
     slo = Slo(**{name: given[name] for name in ("ttft_ms", "tpot_ms", "e2e_ms", "percentile")})
     reporter = Reporter()
     try:
+        if given["calibrate"]:
+            how = replace(how, ceiling_requests_per_s=_ceiling(target, workload, reporter))
         found = measure(
-            _target(url, given),
-            _workload(given),
+            target,
+            workload,
             slo,
             progress=reporter,
             sample_memory=telemetry.memory(pid) if pid else None,
             energy=telemetry.energy(),
             seed=seed,
-            options=_options(given),
+            options=how,
         )
     finally:
         reporter.close()
@@ -126,6 +132,32 @@ def COMMAND(url: str, out: Path | None, as_json: bool, pid: int | None, seed: in
         click.echo(f"written to {out}", err=True)
     click.echo(codec.dumps(found) if as_json else measurement_text(found), nl=False)
     raise click.exceptions.Exit(130 if found.interrupted else 0)
+
+
+def _ceiling(target: "Target", workload: "Workload", progress: "Reporter") -> float:
+    """Start a server that does no work, as a process of its own, and see what this client can do."""
+    import sys
+    import time
+
+    from model_optimizer.bench import calibrate
+    from model_optimizer.core import HostError
+    from model_optimizer.system import processes
+
+    port = processes.free_port()
+    module = ["-m", "model_optimizer.testing.null_server", "--port", port, "--pace-ms", calibrate.PACE_MS]
+    server = processes.start([sys.executable, *map(str, module)], log=None)
+    try:
+        until = time.monotonic() + 10
+        while True:
+            try:
+                url = f"http://127.0.0.1:{port}"
+                return calibrate.ceiling(url, workload, stream=target.stream, progress=progress)
+            except HostError:  # it does not listen yet
+                if server.poll() is not None or time.monotonic() > until:
+                    raise
+                time.sleep(0.1)
+    finally:
+        server.stop(grace_s=1.0)
 
 
 def _target(url: str, given: dict[str, Any]) -> "Target":
