@@ -291,6 +291,11 @@ def test_a_known_id_is_for_embedding_though_its_config_does_not_say_so() -> None
     assert described(keys, "Qwen/Qwen3-Reranker-0.6B").task == "rerank"
 
 
+def test_what_was_recalled_is_said_to_be_unchecked() -> None:
+    keys = CONFIGS["BAAI/bge-m3"]
+    assert described(keys, "BAAI/bge-m3").notes == ("task: model card of BAAI/bge-m3 (unchecked)",)
+
+
 EXAMPLE = Path(__file__).parents[2] / "examples" / "models" / "tiny-qwen3"
 
 

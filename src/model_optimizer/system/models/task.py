@@ -121,7 +121,7 @@ def _known(name: str) -> tuple[Task, str | None, int | None, str] | None:
                 cast("Task", row["task"]),
                 pooling if isinstance(pooling, str) else None,
                 labels if isinstance(labels, int) else None,
-                str(row["source"]),
+                str(row["source"]) + (" (unchecked)" if row.get("checked") is False else ""),
             )
     return None
 
