@@ -1,0 +1,55 @@
+"""How our own server workers are asked: the request of serve_generate and serve_embed from a plan."""
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+
+from model_optimizer.core import Launch, Plan, UsageError
+
+JOBS = {"generate": "serve_generate", "embed": "serve_embed"}
+NUMBERS = ("threads", "max_model_len", "max_batch_size", "max_batched_tokens")
+
+
+def served_name(plan: Plan) -> str:
+    """What requests call the model: the last part of its name or path."""
+    return PurePath(plan.model).name or "model"
+
+
+def whole(plan: Plan, name: str) -> int | None:
+    """A setting that is a whole number, None where the plan leaves it out. Raises UsageError."""
+    value = plan.setting(name)
+    if value is None:
+        return None
+    try:
+        return int(value)
+    except ValueError:
+        raise UsageError(f"the setting `{name}` is a whole number, not `{value}`") from None
+
+
+def launch(plan: Plan, port: int, backend: str, env: Mapping[str, str]) -> Launch:
+    """`backend` is the worker's word for what computes; `plan.checkpoint` is what it loads."""
+    task = plan.workload.task
+    if task not in JOBS:
+        raise UsageError(
+            f"`{plan.engine}` cannot serve the task `{task}`", hint=(f"it does {', '.join(JOBS)}",)
+        )
+    timeout = plan.setting("batch_timeout_ms")
+    request: dict[str, Any] = {
+        "backend": backend,
+        "model": plan.checkpoint,
+        "served_name": served_name(plan),
+        "host": plan.setting("host") or "127.0.0.1",
+        "port": port,
+        **{name: whole(plan, name) for name in NUMBERS},
+        "batch_timeout_ms": float(timeout) if timeout else None,
+        "dtype": plan.scheme,
+        "spin": plan.setting("allow_spinning") == "1",
+    }
+    assert plan.environment is not None
+    return Launch(
+        environment=plan.environment,
+        job=JOBS[task],
+        request=request,
+        env=env,
+        served_name=served_name(plan),
+    )
