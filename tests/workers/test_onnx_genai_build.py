@@ -1,0 +1,93 @@
+"""Real builds for ONNX Runtime GenAI: what the numbers in them are, and that a wrong one is caught."""
+
+import json
+import re
+import shutil
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import model_optimizer.convert as convert
+
+pytestmark = pytest.mark.engine
+
+SCHEMES = {"fp32": "fp32", "int8": "int8_weight", "int4": "int4_rtn"}
+
+
+@pytest.fixture(scope="module")
+def answers(models: Path, drive: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    out = tmp_path_factory.mktemp("genai")
+    unknown = shutil.copytree(models / "lm", out / "sources" / "unknown")
+    rename(unknown, "GPTNeoXForCausalLM")
+    jobs = {precision: build(models / "lm", out, precision, precision) for precision in SCHEMES}
+    jobs["rotated"] = {**build(models / "lm", out, "rotated", "fp32"), "plant": "other_rotation"}
+    jobs["unknown"] = build(unknown, out, "unknown", "fp32")
+    return {**dict(zip(jobs, drive(list(jobs.values())), strict=True)), "out": out}
+
+
+def build(source: Path, out: Path, name: str, precision: str) -> dict[str, Any]:
+    request = {
+        "source": str(source), "out": str(out / name), "scheme": SCHEMES[precision],
+        "precision": precision, "block_size": 32,
+    }  # fmt: skip
+    return {"worker": "onnx_genai_build", "request": request}
+
+
+def rename(folder: Path, architecture: str) -> None:
+    """The weights stay those of a Qwen3, which transformers goes by; the builder goes by this name."""
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "architectures": [architecture]}))
+
+
+def test_32_bits_are_the_same_model(answers: dict[str, Any]) -> None:
+    assert answers["fp32"]["parity"]["largest_difference"] < 1e-5
+    assert answers["fp32"]["weights"]["quantized"] == 0
+
+
+def test_8_bits_keep_the_embedding_table(answers: dict[str, Any]) -> None:
+    weights = answers["int8"]["weights"]
+    # qkv, output, gate, up, down in each of two layers, and the head.
+    assert (weights["bits"], weights["block_size"], weights["quantized"]) == (8, 32, 11)
+    assert (weights["symmetric"], weights["head"], weights["left"]) == (True, True, 0)
+    assert weights["embedding_bits"] == 32
+    assert answers["int8"]["parity"]["mean_cosine"] > 0.999
+
+
+def test_4_bits_share_the_head_as_the_embedding(answers: dict[str, Any]) -> None:
+    weights = answers["int4"]["weights"]
+    assert (weights["bits"], weights["block_size"], weights["quantized"]) == (4, 32, 11)
+    assert weights["embedding_bits"] == 4
+    assert "accuracy level 4" in "\n".join(answers["int4"]["notes"])
+    assert answers["int4"]["parity"]["mean_cosine"] > 0.9
+
+
+def test_another_rotation_is_another_model(answers: dict[str, Any]) -> None:
+    assert answers["rotated"]["error"]["reference"] == "export-differs"
+
+
+def test_an_architecture_without_builder_is_one_error(answers: dict[str, Any]) -> None:
+    error = answers["unknown"]["error"]
+    assert error["reference"] == "unsupported-architecture"
+    assert "not currently supported" in error["cause"][0]
+
+
+def test_the_folder_is_what_a_server_needs(answers: dict[str, Any]) -> None:
+    for precision, scheme in SCHEMES.items():
+        folder = answers["out"] / precision
+        names = {path.name for path in folder.iterdir()}
+        assert names >= {"model.onnx", "model.onnx.data", "genai_config.json", "mopt.json", "config.json"}
+        assert names >= {"tokenizer.json", "tokenizer_config.json"}
+        facts = json.loads((folder / "mopt.json").read_text())
+        assert (facts["task"], facts["scheme"], facts["max_tokens"]) == ("generate", scheme, 128)
+    assert not [p for p in answers["out"].rglob("*") if "scratch" in p.name]
+
+
+def test_the_list_of_architectures_is_the_builders(onnx_env_python: Path) -> None:
+    site = next(onnx_env_python.parents[1].glob("lib/python*/site-packages"))
+    source = (site / "onnxruntime_genai" / "models" / "builder.py").read_text()
+    known = set(re.findall(r'architectures\[0\] == "(\w+ForCausalLM)"', source))
+    listed = (Path(convert.__file__).parent / "onnx_genai.toml").read_text()
+    assert known == set(re.findall(r'"(\w+ForCausalLM)"', listed))
+    assert find_spec("onnxruntime_genai") is None  # the base install has none; facts stand in for it
