@@ -129,8 +129,9 @@ def test_whole_answers_of_every_interface(api: Api, body: object) -> None:
     assert found.output_tokens == (3 if api in ("completions", "chat") else None)
 
 
-def test_negative_usage_is_not_believed() -> None:
-    usage = {"prompt_tokens": 5, "completion_tokens": -3}
+@pytest.mark.parametrize("completion_tokens", [-3, 0])
+def test_impossible_usage_is_not_believed(completion_tokens: int) -> None:
+    usage = {"prompt_tokens": 5, "completion_tokens": completion_tokens}
     found = stream([text("a"), text("b"), json.dumps({"choices": [], "usage": usage})])
     assert (found.error, found.usage_invalid, found.output_tokens, found.tokens) == (None, True, None, 2)
 

@@ -265,7 +265,7 @@ class TestFailures:
         with serving(usage="negative") as server:
             (point,) = bench(server).points
         assert (point.completed, point.output_tokens_mean) == (12, 3)
-        assert any("negative number of tokens" in note for note in point.notes)
+        assert any("less than one token" in note for note in point.notes)
 
     def test_no_server(self) -> None:
         with socket.socket() as held:

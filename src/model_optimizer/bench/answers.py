@@ -118,7 +118,7 @@ def _good(exchange: Exchange, answer: Answer, api: Api) -> Outcome:
         raise _Wrong("wrong_content", f"HTML instead of JSON: {_plain(answer.body)}")
     document = _decode(answer.body)
     _check_document(document, api)
-    prompt, output, invalid = _counts(document.usage)
+    prompt, output, invalid = _counts(document.usage, content=bool(document.choices))
     return _outcome(exchange, prompt, None if api not in GENERATES else output, invalid)
 
 
@@ -166,7 +166,7 @@ def _read_stream(answer: Answer) -> _Stream:
 
 
 def _from_stream(exchange: Exchange, found: _Stream) -> Outcome:
-    prompt, output, invalid = _counts(found.usage)
+    prompt, output, invalid = _counts(found.usage, content=bool(found.token_ns))
     if not found.event_ns or (not found.token_ns and not output):
         raise _Wrong("wrong_content", "the stream held no token")
     return _outcome(exchange, prompt, output, invalid, found)
@@ -240,14 +240,15 @@ def _check_document(document: _Document, api: Api) -> None:
         raise _Wrong("wrong_content", f"the answer holds nothing that /{api} promises")
 
 
-def _counts(usage: _Usage | None) -> tuple[int | None, int | None, bool]:
-    """Prompt and output tokens, and whether the server reported nonsense (then neither is believed)."""
+def _counts(usage: _Usage | None, *, content: bool) -> tuple[int | None, int | None, bool]:
+    """Prompt and output tokens, and whether the server reported nonsense (then neither is believed): a
+    number below zero, or no output where there was `content`."""
     if usage is None:
         return None, None, False
     prompt, output = usage.prompt_tokens, usage.completion_tokens
-    if any(count is not None and count < 0 for count in (prompt, output)):
+    if any(count is not None and count < 0 for count in (prompt, output)) or (content and output == 0):
         return None, None, True
-    return prompt if prompt is not None else usage.total_tokens, output, False
+    return prompt or usage.total_tokens or None, output, False
 
 
 def _plain(data: bytes) -> str:

@@ -200,9 +200,7 @@ def _notes(driven: Driven, done: Sequence[Outcome]) -> list[str]:
     if driven.given_up:
         notes.append(f"interrupted: {driven.given_up} requests were under way and count nowhere")
     if invalid := sum(o.usage_invalid for o in done):
-        notes.append(
-            f"{invalid} answers reported a negative number of tokens; stream events are counted instead"
-        )
+        notes.append(f"{invalid} answers reported less than one token, which is not believed")
     if over := sum(o.output_tokens is not None and len(o.token_ns) > o.output_tokens for o in done):
         notes.append(f"{over} streams held more events with content than the tokens the server reported")
     if differing := sum(_disagree(o) for o in done):
