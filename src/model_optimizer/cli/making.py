@@ -1,13 +1,15 @@
 """What `mopt quantize` and `mopt convert` have in common: say what it takes, do it, show what came out."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from model_optimizer.core.paths import Work
-
 from . import options
 from .options import Decorator
+
+if TYPE_CHECKING:
+    from model_optimizer.core.paths import Work
 
 choices: Decorator = options.together(
     click.option(
@@ -21,7 +23,7 @@ choices: Decorator = options.together(
 )
 
 
-def carry_out(work: Work, out: Path, *, dry_run: bool, as_json: bool) -> None:
+def carry_out(work: "Work", out: Path, *, dry_run: bool, as_json: bool) -> None:
     from model_optimizer import api
     from model_optimizer.core import codec
 

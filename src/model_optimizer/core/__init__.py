@@ -1,19 +1,53 @@
-"""The nouns of the product: frozen, typed, free of side effects. Import them from here."""
+"""The nouns of the product: frozen, typed, free of side effects. Import them from here.
 
-from .artifact import Artifact, MadeBy
-from .errors import HostError, MoptError, NoFeasiblePlan, ToolError, UsageError
-from .finding import Finding, Status
-from .host import Cpu, Gpu, Host
-from .lengths import Lengths
-from .measurement import ClientHealth, LoadPoint, Measurement, Percentiles
-from .model import AttentionKind, Experts, LayerGroup, ModelSpec, Quantization, Task, Weight
-from .plan import Estimate, Plan, Rejection, Setting, Source, Spread, Term
-from .protocols import Check, Engine, Launch, Needs, Progress, RunWorker, Tool
-from .record import Candidate, Fate, Record
-from .run import Run, Step
-from .scheme import Gate, Scheme
-from .verdict import Comparison, Verdict, worst
-from .workload import Slo, Workload
+A name is loaded when it is first asked for, so that a command pays only for the nouns that it uses.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .artifact import Artifact, MadeBy
+    from .errors import HostError, MoptError, NoFeasiblePlan, ToolError, UsageError
+    from .finding import Finding, Status
+    from .host import Cpu, Gpu, Host
+    from .lengths import Lengths
+    from .measurement import ClientHealth, LoadPoint, Measurement, Percentiles
+    from .model import AttentionKind, Experts, LayerGroup, ModelSpec, Quantization, Task, Weight
+    from .plan import Estimate, Plan, Rejection, Setting, Source, Spread, Term
+    from .protocols import Check, Engine, Launch, Needs, Progress, RunWorker, Tool
+    from .record import Candidate, Fate, Record
+    from .run import Run, Step
+    from .scheme import Gate, Scheme
+    from .verdict import Comparison, Verdict, worst
+    from .workload import Slo, Workload
+
+_HOME = {
+    "artifact": "Artifact MadeBy",
+    "errors": "HostError MoptError NoFeasiblePlan ToolError UsageError",
+    "finding": "Finding Status",
+    "host": "Cpu Gpu Host",
+    "lengths": "Lengths",
+    "measurement": "ClientHealth LoadPoint Measurement Percentiles",
+    "model": "AttentionKind Experts LayerGroup ModelSpec Quantization Task Weight",
+    "plan": "Estimate Plan Rejection Setting Source Spread Term",
+    "protocols": "Check Engine Launch Needs Progress RunWorker Tool",
+    "record": "Candidate Fate Record",
+    "run": "Run Step",
+    "scheme": "Gate Scheme",
+    "verdict": "Comparison Verdict worst",
+    "workload": "Slo Workload",
+}
+_FILE_OF = {name: file for file, names in _HOME.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _FILE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f".{_FILE_OF[name]}", __name__), name)
+    globals()[name] = found
+    return found
+
 
 __all__ = [
     "Artifact", "AttentionKind", "Candidate", "Check", "ClientHealth", "Comparison", "Cpu", "Engine",
