@@ -48,8 +48,6 @@ def test_words_and_rankings() -> None:
 class Letters:
     """A tokenizer for which every pair of equal letters is one token."""
 
-    added = 0
-
     def encode(self, text: str) -> list[int]:
         ids: list[int] = []
         while text:

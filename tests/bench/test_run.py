@@ -358,6 +358,7 @@ def test_progress_is_told() -> None:
             options=BenchOptions(duration_s=0.5),
         )
     assert said[0] == (f"asking {server.url}", None)
-    assert said[1] == ("measuring concurrency 4", 0.0)
-    shares = [share for text, share in said[1:] if share is not None]
+    assert said[1] == ("preparing concurrency 4", None)
+    assert said[2] == ("measuring concurrency 4", 0.0)
+    shares = [share for text, share in said[2:] if share is not None]
     assert shares == sorted(shares) and 0 < shares[-1] <= 1

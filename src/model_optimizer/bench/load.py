@@ -19,7 +19,10 @@ _TICK_S = 0.02
 _LEAD_NS = 20_000_000  # a schedule begins this long after the loop does
 _READ_SLICE_NS = 2_000_000
 _FIRST_FAILURES = 20
+_AHEAD = 4096
 _AHEAD_BYTES = 64 << 20
+_PREPARE_NS = 20_000_000_000
+_PREPARE_SOME_NS = 500_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,6 +101,7 @@ class Driver:
     async def run(self) -> Driven:
         """Drive the level to its end. A cancellation (Ctrl-C) ends it early, and the result says so."""
         self._prepare()
+        self._progress(0.0)
         interrupted = False
         with _quiet_memory():
             ticker = asyncio.create_task(self._tick())
@@ -204,16 +208,18 @@ class Driver:
             self._cpu_ns = thread_time_ns()
 
     def _prepare(self) -> None:
-        """Make requests before the load where their number is known, so that it is not done under load."""
-        level = self._level
-        wanted = level.requests
+        """Make requests before the load, so that it is not done under load: all of them where their number
+        is known, else as many as a moment allows. What is missing later is made when it is needed."""
+        level, begin, size = self._level, perf_counter_ns(), 0
+        wanted, limit_ns = level.requests, _PREPARE_NS
+        if wanted is None and level.qps:
+            wanted = round(level.qps * (level.duration_s or 0) * 1.2)
         if wanted is None:
-            wanted = round((level.qps or 0) * (level.duration_s or 0) * 1.2) or 4 * (level.concurrency or 1)
-        size = 0
+            wanted, limit_ns = _AHEAD, _PREPARE_SOME_NS
         for index in range(level.warmup + wanted):
             self._ahead.append(self._make(index))
             size += len(self._ahead[-1].data)
-            if size > _AHEAD_BYTES:
+            if size > _AHEAD_BYTES or perf_counter_ns() - begin > limit_ns:
                 break
         self._ahead.reverse()
 

@@ -81,7 +81,7 @@ async def _measure(
                 return answers.read(exchange, found.manner.api, secret=key)
 
             text = f"measuring {level.title}"
-            progress(text, 0.0)
+            progress(f"preparing {level.title}", None)
             with Sampler(*readers) as sampler:
                 driver = Driver(level, pool, make=make, read=read, progress=_share_of(progress, text))
                 driven = await driver.run()

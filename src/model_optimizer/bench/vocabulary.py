@@ -19,11 +19,6 @@ class Encoder(Protocol):
 
     def decode(self, ids: list[int]) -> str: ...
 
-    @property
-    def added(self) -> int:
-        """Special tokens that a server adds to every text."""
-        ...
-
 
 def tokenizer_file(place: str) -> Path:
     """A tokenizer.json, named itself or by its folder. Raises UsageError when it is not there."""
@@ -93,10 +88,6 @@ class _Tokenizers:
 
     def decode(self, ids: list[int]) -> str:
         return str(self._loaded.decode(ids, skip_special_tokens=True))
-
-    @property
-    def added(self) -> int:
-        return int(self._loaded.num_special_tokens_to_add(False))
 
 
 def text_of(tokens: int, ids: tuple[int, ...], coder: Encoder, dice: Random) -> str:
