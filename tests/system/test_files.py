@@ -128,6 +128,15 @@ def test_an_empty_folder_may_be_built_into(tmp_path: Path) -> None:
     assert names(tmp_path / "out") == ["x"]
 
 
+def test_a_temporary_folder_is_gone_afterwards(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with files.temporary() as place:
+        (place / "x").touch()
+    assert not place.exists()
+    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path / "nowhere"))
+    with pytest.raises(HostError, match="no temporary folder"), files.temporary():
+        pass
+
+
 def test_room_is_asked_of_the_disk_that_will_hold_it(tmp_path: Path) -> None:
     place = tmp_path / "not" / "yet"
     free = files.free_bytes(place)

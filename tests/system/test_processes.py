@@ -155,6 +155,14 @@ def test_follow_has_a_time_limit_also_for_a_chatterer(tmp_path: Path) -> None:
             processes.follow(python(script), lambda _: True, log=tmp_path / "log", timeout_s=0.5)
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+def test_a_log_on_a_full_disk_is_an_error_of_the_host() -> None:
+    script = "import sys; print('x', file=sys.stderr, flush=True); import time; time.sleep(600)"
+    with pytest.raises(HostError, match="is full") as caught:
+        processes.follow(python(script), lambda _: False, log=Path("/dev/full"))
+    assert caught.value.reference == "disk-full"
+
+
 def test_a_polite_end_unwinds_like_an_interrupt() -> None:
     def end() -> None:
         with processes.interruptible():

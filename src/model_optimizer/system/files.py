@@ -6,6 +6,7 @@ import secrets
 import shutil
 import stat
 import sys
+import tempfile
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -86,6 +87,22 @@ def rename_into_place(temporary: Path, path: Path, *, replace: bool = True) -> N
             old.rename(path)
             raise
         shutil.rmtree(old, ignore_errors=True)
+
+
+@contextmanager
+def temporary() -> Generator[Path]:
+    """A folder of our own for small files, gone afterwards. Raises HostError when there is no room."""
+    try:
+        made = tempfile.TemporaryDirectory(prefix="mopt-", ignore_cleanup_errors=True)
+    except OSError as error:
+        raise HostError(
+            "no temporary folder can be made",
+            cause=(error.strerror or str(error),),
+            hint=("make room in /tmp, or set TMPDIR to a folder on another disk",),
+            reference="disk-full",
+        ) from error
+    with made as place:
+        yield Path(place)
 
 
 def free_bytes(path: Path) -> int | None:

@@ -231,7 +231,7 @@ def follow(
     like stderr). Lines come in the caller's thread. Whatever ends this call (also Ctrl-C, or a SIGTERM
     to this process) ends the program and its group. Raises ToolError when the time is up.
     """
-    with _append(log) as stream, interruptible():
+    with files.explained(log, within=log.parent), _append(log) as stream, interruptible():
         out, err = (subprocess.PIPE, subprocess.STDOUT) if merged else (stream, subprocess.PIPE)
         child = _spawn(command, out, err, env, cwd)
         running = _running(child, command, log)

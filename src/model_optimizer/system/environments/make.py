@@ -124,7 +124,7 @@ def create(
     index = pip.Index(recipe, indexes)
     base = base_python(recipe, python)
     _require_platform(recipe)
-    _require_room(recipe)
+    _require_room(recipe, recipe.needs.download_bytes if from_dir else 0)
     lock = folder() / f".{recipe.name}.lock"
     with files.locked(lock, waiting=lambda: progress(f"another mopt makes `{recipe.name}`, waiting", None)):
         if not again and state(name).condition == "ready":
@@ -239,8 +239,10 @@ def _require_platform(recipe: Recipe) -> None:
         )
 
 
-def _require_room(recipe: Recipe) -> None:
-    files.require_room(folder(), recipe.needs.disk_bytes, f"the environment `{shown(recipe.name)}`")
+def _require_room(recipe: Recipe, wheels_bytes: int = 0) -> None:
+    """`wheels_bytes`: what a bundle takes beside it while it is unpacked."""
+    wanted = recipe.needs.disk_bytes + wheels_bytes
+    files.require_room(folder(), wanted, f"the environment `{shown(recipe.name)}`")
 
 
 def _build(

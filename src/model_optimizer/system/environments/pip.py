@@ -9,14 +9,13 @@ import json
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
 
 from model_optimizer.core import HostError, MoptError, ToolError, UsageError
-from model_optimizer.system import processes
+from model_optimizer.system import files, processes
 
 from . import versions
 from .recipe import NamedIndex, Recipe
@@ -126,8 +125,8 @@ def require_builds(
     for package, suffix in recipe.about.builds.items():
         pin = recipe.pin_of(package)
         source = next((s for s in index.sources if pin in s.pins), index.sources[-1])
-        with tempfile.TemporaryDirectory(prefix="mopt-") as place:
-            report = Path(place, "report.json")
+        with files.temporary() as place:
+            report = place / "report.json"
             head = _for(python) if python else (sys.executable, "-I", "-m", "pip")
             where = () if python else (f"--target={place}", *target)
             command = (

@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -117,10 +116,10 @@ def run_job(
 ) -> Mapping[str, Any]:
     """`run_worker` with an interpreter and variables that are already chosen."""
     script = script_of(job)
-    with tempfile.TemporaryDirectory(prefix="mopt-") as place:
-        asked, answer = Path(place, "request.json"), Path(place, "result.json")
+    with files.temporary() as place:
+        asked, answer = place / "request.json", place / "result.json"
         files.write_atomic(asked, _encode(request))
-        said = log or Path(place, "log")
+        said = log or place / "log"
         begun = said.stat().st_size if said.exists() else 0
         code = processes.follow(
             [python, "-P", script, asked, answer],
