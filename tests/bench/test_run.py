@@ -2,8 +2,11 @@
 beyond what the server's own order of events guarantees."""
 
 import os
+import shutil
 import signal
 import socket
+import ssl
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -313,6 +316,21 @@ class TestFailures:
         assert point.completed > 0
         assert set(point.errors) <= {"connect", "truncated_stream"}
         assert 0 < point.failed < 100  # a dead server is not asked in a busy loop
+
+
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl makes the certificate")
+def test_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    make = "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run([*make.split(), "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    with FakeServer(QUICK, tls=context) as server:
+        with pytest.raises(HostError) as caught:
+            bench(server)
+        assert "certificate verify failed" in caught.value.cause[0]
+        monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+        assert bench(server).points[0].completed == 12
 
 
 def test_ctrl_c_keeps_what_was_measured() -> None:

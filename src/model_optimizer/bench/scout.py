@@ -186,11 +186,15 @@ def _sources(
     if ids and api in ("completions", "embeddings"):
         yield TokenIds(api=api, ids=ids, seed=seed, shared_prefix=workload.shared_prefix)
     coder = encoder(file) if file else None
-    exact = ids is not None and coder is not None
+    if ids is not None and coder is not None:
+        write, kind, exact = write_exactly(ids, coder), "random text of exact length", True
+    else:
+        missing = " (exact lengths need the `tokenizers` package)" if file else ""
+        write, kind, exact = write_words, f"random words{missing}", False
     yield Text(
         api=api,
-        write=write_exactly(ids, coder) if ids is not None and coder is not None else write_words,
-        kind="random text of exact length" if exact else "random words",
+        write=write,
+        kind=kind,
         exact=exact,
         seed=seed,
         shared_prefix=workload.shared_prefix,

@@ -18,7 +18,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from time import perf_counter_ns
 from types import TracebackType
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+if TYPE_CHECKING:
+    import ssl
 
 _APIS = {
     "/v1/completions": "completions",
@@ -91,11 +94,14 @@ class Record:
 class FakeServer:
     """Runs in a thread of its own on 127.0.0.1 while it is entered."""
 
-    def __init__(self, behaviour: Behaviour | None = None, *, port: int = 0) -> None:
+    def __init__(
+        self, behaviour: Behaviour | None = None, *, port: int = 0, tls: "ssl.SSLContext | None" = None
+    ) -> None:
         self.behaviour = behaviour or Behaviour()
         self.records: list[Record] = []
         self.connections = 0
         self.port = port
+        self._tls = tls
         self._dice = random.Random(self.behaviour.seed)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="fake-server", daemon=True)
@@ -104,7 +110,7 @@ class FakeServer:
 
     @property
     def url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http{'s' if self._tls else ''}://127.0.0.1:{self.port}"
 
     def __enter__(self) -> "FakeServer":
         self._thread.start()
@@ -124,7 +130,9 @@ class FakeServer:
 
     async def serve(self) -> None:
         """Serve until stopped."""
-        server = await asyncio.start_server(self._connection, "127.0.0.1", self.port, limit=_BODY_LIMIT)
+        server = await asyncio.start_server(
+            self._connection, "127.0.0.1", self.port, limit=_BODY_LIMIT, ssl=self._tls
+        )
         self.port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stop.wait()
