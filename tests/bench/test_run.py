@@ -96,6 +96,11 @@ class TestClosedLoop:
                 asked.append([r.body["prompt"] for r in server.records])
         assert asked[0] == asked[1] != asked[2]
 
+    def test_answers_can_be_read_on_the_way_to_save_memory(self) -> None:
+        with serving(ttft_ms=10) as server:
+            (point,) = bench(server, replace(WORK, requests=40), keep_bytes=1).points
+        assert (point.completed, point.output_tokens_mean) == (40, 3)
+
     def test_a_time_ends_it(self) -> None:
         with serving() as server:
             (point,) = bench(server, replace(WORK, requests=None), duration_s=0.3).points
