@@ -3,12 +3,13 @@
 import math
 from collections.abc import Sequence
 from itertools import combinations
+from statistics import pstdev
 
 from model_optimizer.core import Gate
 
 from .intervals import Decision, Interval, Z, decide, proportion
 from .judged import Judged, drifted, gated, gated_share, reported, wrong
-from .limits import NEAR_SCORE
+from .limits import NEAR
 from .numeric import drift
 from .outputs import Outputs
 
@@ -107,7 +108,7 @@ def _fisher(found: float, samples: int) -> Interval:
 
 def _order(before: Sequence[float], after: Sequence[float], groups: Groups, gate: Gate) -> tuple[Judged, ...]:
     """Whether two documents of a query keep their order; where the reference hardly prefers one, apart."""
-    near = NEAR_SCORE * (_quantile(before, 0.95) - _quantile(before, 0.05))
+    near = NEAR * pstdev(before)
     clear: list[tuple[float, float]] = []
     tied: list[tuple[float, float]] = []
     for rows in groups:
@@ -128,10 +129,5 @@ def _order(before: Sequence[float], after: Sequence[float], groups: Groups, gate
     found = gated_share("score_order", clear, gate.rank, where=where, cannot_change=cannot_change)
     if not tied_tries:
         return (found,)
-    apart = f"pairs of documents within {NEAR_SCORE:.0%} of the spread of scores in the reference"
+    apart = f"pairs of documents within {near:.2g} in the reference"
     return (found, reported("score_order_near_ties", proportion(tied), samples=tied_tries, where=apart))
-
-
-def _quantile(values: Sequence[float], share: float) -> float:
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]

@@ -110,13 +110,10 @@ def _alone(texts: Iterator[str]) -> tuple[Group, ...]:
 
 
 def _sentences(samples: tuple[Sample, ...]) -> Iterator[str]:
-    """Sentences of 5 to 40 words, taken in turn from all texts, so that any number of them is a mixture."""
-    cut = [
-        [part for part in re.split(r"(?<=[.!?])\s+", s.text) if len(part.split()) in SENTENCE_WORDS]
-        for s in samples
-    ]
-    for place in range(max(map(len, cut), default=0)):
-        yield from (parts[place] for parts in cut if place < len(parts))
+    """Sentences of 5 to 40 words, text by text, so that most have one about the same matter beside them."""
+    for sample in samples:
+        parts = re.split(r"(?<=[.!?])\s+", sample.text)
+        yield from (part for part in parts if len(part.split()) in SENTENCE_WORDS)
 
 
 def _with_documents(samples: tuple[Sample, ...]) -> tuple[Group, ...]:

@@ -3,16 +3,17 @@
 import math
 from collections.abc import Sequence
 from operator import mul
+from statistics import pstdev
 
 from model_optimizer.core import Gate
 
 from .intervals import decide_mean, mean, percentile, proportion
 from .judged import Judged, drifted, gated, gated_share, reported, wrong
-from .limits import NEAR_NEIGHBOUR
+from .limits import NEAR
 from .numeric import drift
 from .outputs import Outputs
 
-WORK = 100_000_000
+WORK = 40_000_000
 """Multiplications that the search for neighbours may take: it bounds the texts that are searched."""
 
 Vector = Sequence[float]
@@ -90,35 +91,35 @@ def _cosine(cosines: Sequence[float], gate: Gate) -> tuple[Judged, ...]:
 
 
 def _rank(wanted: Sequence[Vector], got: Sequence[Vector], gate: Gate) -> tuple[Judged, ...]:
-    """Whether each text keeps its nearest neighbour; where the reference hardly prefers one, apart."""
+    """Whether each text finds its nearest neighbour, or one that the reference finds hardly less near."""
     pool = math.isqrt(2 * WORK // len(wanted[0]))
-    before, after = nearest(wanted[:pool]), nearest(got[:pool])
-    clear: list[tuple[float, float]] = []
-    tied: list[tuple[float, float]] = []
-    for (neighbour, gap), (found, _) in zip(before, after, strict=True):
-        (tied if gap < NEAR_NEIGHBOUR else clear).append((float(neighbour == found), 1.0))
-    lost = sum(1 for kept, _ in clear if not kept)
-    where = f"{lost} of {len(clear)} texts lose their nearest neighbour"
+    before, after = cosines(wanted[:pool]), cosines(got[:pool])
+    if len(before) < 3:
+        return (gated_share("rank", [], gate.rank, where="three texts are needed to have neighbours"),)
+    near = NEAR * pstdev([x for i, row in enumerate(before) for x in row[:i]])
+    nearest = [row.index(max(row)) for row in after]
+    lost = [max(row) - row[found] for row, found in zip(before, nearest, strict=True)]
+    kept = [(float(loss <= near), 1.0) for loss in lost]
+    same = [(float(loss == 0), 1.0) for loss in lost]
+    most = max(range(len(lost)), key=lost.__getitem__)
+    count = sum(loss > near for loss in lost)
+    where = f"{count} of {len(lost)} texts find one that is less near by more than {near:.2g}"
+    if count:
+        where += f", at most {lost[most]:.2g} in text {most + 1}"
     # Cosines of vectors of length 1 move by no more than the two vectors together, and a gap by twice that.
     moved = max(math.dist(a, b) for a, b in zip(wanted, got, strict=True))
-    fixed = f"no vector moves by more than {moved:.1g}, which cannot change a clear neighbour"
-    cannot_change = fixed if 4 * moved < NEAR_NEIGHBOUR else None
-    found = gated_share("rank", clear, gate.rank, where=where, cannot_change=cannot_change)
-    if not tied:
-        return (found,)
-    near = f"texts whose two nearest are within {NEAR_NEIGHBOUR:g} in the reference"
-    return (found, reported("rank_near_ties", proportion(tied), samples=len(tied), where=near))
+    fixed = f"no vector moves by more than {moved:.1g}, so that none could"
+    cannot_change = fixed if 4 * moved < near else None
+    return (
+        gated_share("rank", kept, gate.rank, where=where, cannot_change=cannot_change),
+        reported("rank_exact", proportion(same), samples=len(same), where="the very same neighbour"),
+    )
 
 
-def nearest(units: Sequence[Vector]) -> list[tuple[int, float]]:
-    """For each vector of length 1 the index of the nearest other one, and how much nearer than the next."""
-    count = len(units)
-    close = [[-math.inf] * count for _ in units]
+def cosines(units: Sequence[Vector]) -> list[list[float]]:
+    """Cosines of all pairs of vectors of length 1; minus infinity of each with itself."""
+    found = [[-math.inf] * len(units) for _ in units]
     for i, a in enumerate(units):
         for j in range(i):
-            close[i][j] = close[j][i] = _dot(a, units[j])
-    found: list[tuple[int, float]] = []
-    for row in close:
-        first, second = (*sorted(row, reverse=True)[:2], -math.inf)[:2]
-        found.append((row.index(first), first - second) if math.isfinite(first) else (-1, math.inf))
+            found[i][j] = found[j][i] = _dot(a, units[j])
     return found

@@ -18,7 +18,6 @@ and for a language model one row for each predicted position (every token of a t
 or for an embedding model `vectors` [n,d], for a cross-encoder `scores` [n,labels].
 """
 
-import hashlib
 import itertools
 import json
 import sys
@@ -86,15 +85,27 @@ def tokenize(tokenizer: Any, samples: list[dict[str, str]], limit: int) -> list[
     return found
 
 
-def tokenizer_digest(folder: Path) -> str | None:
-    """Names the content of tokenizer.json; None when there is none."""
-    file = folder / "tokenizer.json"
-    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else None
+def tokenize_plainly(file: Path, samples: list[dict[str, str]], limit: int) -> list[Tokens]:
+    """The same by tokenizer.json alone, without what other files say of it; [] when it cannot be read."""
+    from tokenizers import Tokenizer
+
+    try:
+        tokenizer = Tokenizer.from_file(str(file))
+    except Exception:  # noqa: BLE001 - the library raises bare exceptions; the other way names the fault
+        return []
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(limit)
+    found = []
+    for sample in samples:
+        encoded = tokenizer.encode(sample["text"], sample.get("pair"))
+        found.append(Tokens(np.asarray(encoded.ids, np.int32), np.asarray(encoded.type_ids, np.int32)))
+    return found
 
 
 def first_difference(mine: list[Tokens], theirs: list[Tokens]) -> tuple[int, int | None]:
     """How many samples two tokenizers cut differently, and the first of them."""
-    wrong = [i for i, (a, b) in enumerate(zip(mine, theirs, strict=True)) if not np.array_equal(a.ids, b.ids)]
+    pairs = enumerate(itertools.zip_longest(mine, theirs))
+    wrong = [i for i, (a, b) in pairs if a is None or b is None or not np.array_equal(a.ids, b.ids)]
     return len(wrong), wrong[0] if wrong else None
 
 

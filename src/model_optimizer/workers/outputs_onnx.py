@@ -228,17 +228,21 @@ def pad(texts: list[_outputs.Tokens], pad_id: int, side: str) -> Batch:
 
 
 def _own_tokens(folder: Path, request: dict[str, Any], reference: _outputs.Outputs) -> dict[str, Any] | None:
-    """How the artefact's own tokenizer cuts the same texts; None when it has none."""
-    digest = _outputs.tokenizer_digest(folder)
-    if digest is None:
+    """How the artefact's own tokenizer cuts the same texts; None when it has none.
+
+    Loading the library that knows every tokenizer costs seconds and hundreds of megabytes, so it is only
+    asked when the file alone says otherwise.
+    """
+    file = folder / "tokenizer.json"
+    if not file.is_file():
         return None
-    if digest == reference.about["tokenizer"]:
-        # The same file cuts the same way; loading the library for that costs seconds.
-        return {"checked": len(reference.tokens()), "different": 0, "first": None}
+    tokens, longest = reference.tokens(), reference.about["max_tokens"]
     samples = _outputs.read_samples(request["samples"])
-    own = _outputs.tokenize(_outputs.load_tokenizer(folder), samples, reference.about["max_tokens"])
-    different, first = _outputs.first_difference(own, reference.tokens())
-    return {"checked": len(own), "different": different, "first": first}
+    different, first = _outputs.first_difference(_outputs.tokenize_plainly(file, samples, longest), tokens)
+    if different:
+        own = _outputs.tokenize(_outputs.load_tokenizer(folder), samples, longest)
+        different, first = _outputs.first_difference(own, tokens)
+    return {"checked": len(tokens), "different": different, "first": first}
 
 
 if __name__ == "__main__":

@@ -61,7 +61,6 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         "pad_id": tokenizer.pad_token_id or 0,
         "padding_side": tokenizer.padding_side,
         "max_tokens": longest,
-        "tokenizer": _outputs.tokenizer_digest(folder),
     }
     if reference:
         different, first = _outputs.first_difference(mine, tokens)
