@@ -95,7 +95,7 @@ def test_what_arithmetic_rules_out_needs_no_sample_size(tmp_path: Path) -> None:
 
 
 def test_cosines_of_all_pairs() -> None:
-    found = vectors.cosines([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
+    found = vectors.all_cosines([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0]])
     rest = -math.inf
     assert found == [
         [rest, 0.8, 0.0],

@@ -93,7 +93,7 @@ def _cosine(cosines: Sequence[float], gate: Gate) -> tuple[Judged, ...]:
 def _rank(wanted: Sequence[Vector], got: Sequence[Vector], gate: Gate) -> tuple[Judged, ...]:
     """Whether each text finds its nearest neighbour, or one that the reference finds hardly less near."""
     pool = math.isqrt(2 * WORK // len(wanted[0]))
-    before, after = cosines(wanted[:pool]), cosines(got[:pool])
+    before, after = all_cosines(wanted[:pool]), all_cosines(got[:pool])
     if len(before) < 3:
         return (gated_share("rank", [], gate.rank, where="three texts are needed to have neighbours"),)
     near = NEAR * pstdev([x for i, row in enumerate(before) for x in row[:i]])
@@ -116,7 +116,7 @@ def _rank(wanted: Sequence[Vector], got: Sequence[Vector], gate: Gate) -> tuple[
     )
 
 
-def cosines(units: Sequence[Vector]) -> list[list[float]]:
+def all_cosines(units: Sequence[Vector]) -> list[list[float]]:
     """Cosines of all pairs of vectors of length 1; minus infinity of each with itself."""
     found = [[-math.inf] * len(units) for _ in units]
     for i, a in enumerate(units):
