@@ -90,7 +90,9 @@ def options(
 def _combinations(
     question: Question, engines: Mapping[str, Engine], schemes: Mapping[str, Scheme]
 ) -> Iterator[tuple[str, str]]:
-    wanted_engines = question.engines or tuple(engines)
+    # The plain baseline is there to be compared with; it is no candidate unless it is asked for by name.
+    rivals = tuple(name for name, engine in engines.items() if not getattr(engine, "BASELINE", False))
+    wanted_engines = question.engines or rivals
     wanted_schemes = question.schemes or tuple(schemes)
     precise_first = sorted(wanted_schemes, key=lambda name: (-schemes[name].weight_bits, name))
     return product(wanted_engines, precise_first)
