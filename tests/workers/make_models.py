@@ -2,7 +2,7 @@
 
     python make_models.py OUT
 
-OUT gets bert (mean, normalised), qwen (last token, normalised), cross (a cross-encoder) and lm, all with random
+OUT gets bert (mean, normalised), qwen (last token, normalised), cross (a cross-encoder), lm, untied and sliding, all with random
 weights: the numbers say whether two models are the same and nothing about quality.
 """
 
@@ -10,6 +10,7 @@ import json
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -17,6 +18,8 @@ from transformers import (
     BertConfig,
     BertForSequenceClassification,
     BertModel,
+    MistralConfig,
+    MistralForCausalLM,
     PreTrainedTokenizerFast,
     Qwen3Config,
     Qwen3ForCausalLM,
@@ -78,17 +81,26 @@ SIZES = {
     "intermediate_size": 128,
     "max_position_embeddings": LONGEST,
 }
-DECODER = Qwen3Config(
-    **SIZES,
-    num_key_value_heads=2,
-    head_dim=16,
-    tie_word_embeddings=True,
-    rope_parameters={"rope_type": "default", "rope_theta": 1e6},
-    eos_token_id=1,
-    bos_token_id=None,
-    pad_token_id=0,
-)
+
+
+def variant(**changed: Any) -> Qwen3Config:
+    settings = {
+        **SIZES,
+        "num_key_value_heads": 2,
+        "head_dim": 16,
+        "tie_word_embeddings": True,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 1e6},
+        "eos_token_id": 1,
+        "bos_token_id": None,
+        "pad_token_id": 0,
+    }
+    return Qwen3Config(**{**settings, **changed})
+
+
+DECODER = variant()
 save("bert", BertModel(BertConfig(**SIZES)), "mean_tokens")
 save("qwen", Qwen3Model(DECODER), "lasttoken")
 save("cross", BertForSequenceClassification(BertConfig(**SIZES, num_labels=1)))
 save("lm", Qwen3ForCausalLM(DECODER))
+save("untied", Qwen3ForCausalLM(variant(tie_word_embeddings=False)))
+save("sliding", MistralForCausalLM(MistralConfig(**SIZES, num_key_value_heads=2, sliding_window=64)))

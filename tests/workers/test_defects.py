@@ -54,7 +54,7 @@ def test_a_truncated_checkpoint(onnx_env_python: Path, models: Path, tmp_path: P
 def test_a_model_without_tokenizer(onnx_env_python: Path, models: Path, tmp_path: Path) -> None:
     bare = shutil.copytree(models / "lm", tmp_path / "bare")
     (bare / "tokenizer.json").unlink()
-    asked = {**request(bare, tmp_path), "precision": "fp32", "block_size": 32}
+    asked = {**request(bare, tmp_path), "precision": "fp32", "options": []}
     code, error, log = run(onnx_env_python, "onnx_genai_build", asked, tmp_path)
     assert (code, error["reference"]) == (1, "no-tokenizer")
     assert "Traceback" not in log
@@ -62,6 +62,6 @@ def test_a_model_without_tokenizer(onnx_env_python: Path, models: Path, tmp_path
 
 def test_a_full_disk(onnx_env_python: Path, models: Path, tmp_path: Path) -> None:
     """No file may grow past 64 KiB, which the weights do: the system's answer is like that of a full disk."""
-    asked = {**request(models / "lm", tmp_path), "precision": "fp32", "block_size": 32}
+    asked = {**request(models / "lm", tmp_path), "precision": "fp32", "options": []}
     code, error, _ = run(onnx_env_python, "onnx_genai_build", asked, tmp_path, largest_file=1 << 16)
     assert (code, error["reference"]) == (1, "disk-full")

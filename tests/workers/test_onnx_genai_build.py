@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-import model_optimizer.convert as convert
+from model_optimizer.convert import onnx_genai
+from model_optimizer.core import Artifact, plugins
 
 pytestmark = pytest.mark.engine
 
@@ -23,15 +24,25 @@ def answers(models: Path, drive: Any, tmp_path_factory: pytest.TempPathFactory) 
     rename(unknown, "GPTNeoXForCausalLM")
     jobs = {precision: build(models / "lm", out, precision, precision) for precision in SCHEMES}
     jobs["rotated"] = {**build(models / "lm", out, "rotated", "fp32"), "plant": "other_rotation"}
+    jobs["untied"] = build(models / "untied", out, "untied", "int4")
+    jobs["sliding"] = build(models / "sliding", out, "sliding", "fp32")
     jobs["unknown"] = build(unknown, out, "unknown", "fp32")
     return {**dict(zip(jobs, drive(list(jobs.values())), strict=True)), "out": out}
 
 
 def build(source: Path, out: Path, name: str, precision: str) -> dict[str, Any]:
-    request = {
-        "source": str(source), "out": str(out / name), "scheme": SCHEMES[precision],
-        "precision": precision, "block_size": 32,
-    }  # fmt: skip
+    scheme = plugins.load("model_optimizer.schemes", SCHEMES[precision]).SCHEME
+    request: dict[str, Any] = {}
+
+    def note(environment: str, worker: str, asked: dict[str, Any], progress: Any) -> dict[str, Any]:
+        request.update(asked, out=str(out / name))
+        (Path(asked["out"]) / "x").touch()
+        return {}
+
+    artifact = Artifact(
+        path=str(source), format="safetensors", scheme="fp32", task="generate", bytes=1, digest="sha256:0"
+    )
+    onnx_genai.make(artifact, scheme, out / f"asked-{name}", run=note, progress=lambda *_: None)
     return {"worker": "onnx_genai_build", "request": request}
 
 
@@ -50,17 +61,31 @@ def test_8_bits_keep_the_embedding_table(answers: dict[str, Any]) -> None:
     weights = answers["int8"]["weights"]
     # qkv, output, gate, up, down in each of two layers, and the head.
     assert (weights["bits"], weights["block_size"], weights["quantized"]) == (8, 32, 11)
-    assert (weights["symmetric"], weights["head"], weights["left"]) == (True, True, 0)
-    assert weights["embedding_bits"] == 32
+    assert (weights["symmetric"], weights["left"]) == (True, 0)
+    assert (weights["head_bits"], weights["embedding_bits"]) == (8, 32)
+    assert "the embedding table (0.1 MB) stays in 32 bits" in "\n".join(answers["int8"]["notes"])
     assert answers["int8"]["parity"]["mean_cosine"] > 0.999
 
 
-def test_4_bits_share_the_head_as_the_embedding(answers: dict[str, Any]) -> None:
+def test_4_bits_have_a_head_of_8_that_is_the_embedding_too(answers: dict[str, Any]) -> None:
     weights = answers["int4"]["weights"]
     assert (weights["bits"], weights["block_size"], weights["quantized"]) == (4, 32, 11)
-    assert weights["embedding_bits"] == 4
-    assert "accuracy level 4" in "\n".join(answers["int4"]["notes"])
+    assert (weights["symmetric"], weights["left"]) == (False, 0)
+    assert (weights["head_bits"], weights["embedding_bits"]) == (8, 8)
+    notes = "\n".join(answers["int4"]["notes"])
+    assert "the output head is one of them, in 8 bits" in notes
+    assert "accuracy level 4" in notes
     assert answers["int4"]["parity"]["mean_cosine"] > 0.9
+
+
+def test_an_untied_model_keeps_its_table(answers: dict[str, Any]) -> None:
+    weights = answers["untied"]["weights"]
+    assert (weights["head_bits"], weights["embedding_bits"]) == (8, 32)
+    assert "it is not the output head" in "\n".join(answers["untied"]["notes"])
+
+
+def test_a_sliding_window_gets_the_room_it_asks_for(answers: dict[str, Any]) -> None:
+    assert answers["sliding"]["parity"]["largest_difference"] < 1e-5
 
 
 def test_another_rotation_is_another_model(answers: dict[str, Any]) -> None:
@@ -88,6 +113,6 @@ def test_the_list_of_architectures_is_the_builders(onnx_env_python: Path) -> Non
     site = next(onnx_env_python.parents[1].glob("lib/python*/site-packages"))
     source = (site / "onnxruntime_genai" / "models" / "builder.py").read_text()
     known = set(re.findall(r'architectures\[0\] == "(\w+ForCausalLM)"', source))
-    listed = (Path(convert.__file__).parent / "onnx_genai.toml").read_text()
+    listed = Path(onnx_genai.__file__).with_suffix(".toml").read_text()
     assert known == set(re.findall(r'"(\w+ForCausalLM)"', listed))
     assert find_spec("onnxruntime_genai") is None  # the base install has none; facts stand in for it

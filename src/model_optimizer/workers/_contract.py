@@ -43,6 +43,17 @@ def fail(reference: str, message: str, cause: Sequence[str] = (), hint: Sequence
     raise Failure(reference, message, cause, hint)
 
 
+def blame(error: Exception, reference: str, message: str, hint: Sequence[str] = ()) -> NoReturn:
+    """Say that a library failed, in one line; its traceback goes to the log.
+
+    What the machine is to blame for (memory, disk) is raised again, for `main` to explain.
+    """
+    if isinstance(error, Failure | MemoryError) or _disk_is_full(error):
+        raise error
+    sys.stderr.write(_shortened(error))
+    fail(reference, message, [brief(error)], hint)
+
+
 def progress(text: str, share: float | None = None) -> None:
     """Say what is being done and the share done (0 to 1); None when the share cannot be known."""
     line = {"progress": text} if share is None else {"progress": text, "share": round(share, 4)}
@@ -115,11 +126,7 @@ def _as_error(failure: Failure) -> dict[str, Any]:
 def _explain(error: Exception) -> Failure:
     if isinstance(error, Failure):
         return error
-    lines = "".join(traceback.format_exception(error)).splitlines()
-    if len(lines) > TRACEBACK_LINES:
-        half = TRACEBACK_LINES // 2
-        lines = [*lines[:half], f"... {len(lines) - 2 * half} lines left out ...", *lines[-half:]]
-    sys.stderr.write("\n".join(lines) + "\n")
+    sys.stderr.write(_shortened(error))
     cause = (brief(error),)
     if isinstance(error, MemoryError):
         return Failure("out-of-memory", "the machine has too little memory for this", cause)
@@ -127,6 +134,14 @@ def _explain(error: Exception) -> Failure:
         return Failure("disk-full", "the disk is full", cause, ("make room and run it again",))
     name = Path(sys.argv[0]).stem
     return Failure("tool-failed", f"`{name}` failed", cause, ("the log has the whole traceback",))
+
+
+def _shortened(error: BaseException) -> str:
+    lines = "".join(traceback.format_exception(error)).splitlines()
+    if len(lines) > TRACEBACK_LINES:
+        half = TRACEBACK_LINES // 2
+        lines = [*lines[:half], f"... {len(lines) - 2 * half} lines left out ...", *lines[-half:]]
+    return "\n".join(lines) + "\n"
 
 
 def _disk_is_full(error: BaseException | None) -> bool:

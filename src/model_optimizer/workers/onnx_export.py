@@ -28,7 +28,7 @@ from _checkpoint import (
     require_loaded,
     require_tokenizer,
 )
-from _contract import brief, fail, main, progress
+from _contract import blame, brief, fail, main, progress
 from _sentence import read_sentence
 
 TOLERANCE = 2e-4
@@ -206,11 +206,7 @@ def export(
                 verbose=False,
             )
     except Exception as error:  # noqa: BLE001 - the exporter raises whatever the model's code meets
-        _raise_if_the_machine_failed(error)
-        first = str(error).strip().splitlines() or [type(error).__name__]
-        fail(
-            "export-failed", f"PyTorch {torch.__version__} cannot export this model to ONNX", [first[0][:300]]
-        )
+        blame(error, "export-failed", f"PyTorch {torch.__version__} cannot export this model to ONNX")
     if program is None:
         fail("export-failed", "the exporter returned nothing")
     for node in program.model.graph.all_nodes():
@@ -220,14 +216,6 @@ def export(
     # Weights beside the graph: half the memory of one file here, and servers map them into memory.
     program.save(str(path), external_data=True)
     onnx.checker.check_model(str(path))
-
-
-def _raise_if_the_machine_failed(error: BaseException | None) -> None:
-    """Memory and disk errors are not the model's fault; they go on to whoever explains them."""
-    while error is not None:
-        if isinstance(error, MemoryError | OSError):
-            raise error
-        error = error.__cause__
 
 
 def make_cases(tokens: int, *, left: bool) -> list[Case]:

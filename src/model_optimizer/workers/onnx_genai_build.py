@@ -1,8 +1,8 @@
 """Build a language model for ONNX Runtime GenAI on the CPU, and compare it with the original.
 
-Request: {source, out, scheme, precision: fp32|int8|int4, block_size}. `out` is an existing empty folder
-that gets model.onnx and model.onnx.data, genai_config.json, the tokenizer's files, config.json and
-mopt.json. Result: {versions, notes, weights, parity}.
+Request: {source, out, scheme, precision: fp32|int8|int4, options}. `options` are the builder's own, each
+`name=value`. `out` is an existing empty folder that gets model.onnx and model.onnx.data, genai_config.json,
+the tokenizer's files, config.json and mopt.json. Result: {versions, notes, weights, parity}.
 
 What the builder's int8 and int4 are is read from the graph it made: weights in blocks with a 32-bit scale
 each (MatMulNBits), multiplied by activations that the kernel rounds to 8 bits.
@@ -17,7 +17,6 @@ import random
 import sys
 import tempfile
 import warnings
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +29,7 @@ from _checkpoint import (
     require_loaded,
     require_tokenizer,
 )
-from _contract import brief, fail, main, progress
+from _contract import blame, brief, fail, main, progress
 
 PACKAGES = ("onnxruntime-genai", "onnxruntime", "torch", "transformers")
 TOKENS = 24
@@ -51,7 +50,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     tokens, wanted = answer(source, config)
     gc.collect()
     progress("building", 0.25)
-    build(source, out, precision, request["block_size"])
+    build(source, out, precision, request["options"])
     for path in out.iterdir():
         path.chmod(0o644)
     copy_files(source, out, [n for n in ("config.json", *TOKENIZER_FILES) if not (out / n).exists()])
@@ -105,25 +104,25 @@ def answer(source: Path, config: dict[str, Any]) -> tuple[list[int], Any]:
     return tokens, logits
 
 
-def build(source: Path, out: Path, precision: str, block_size: int) -> None:
+def build(source: Path, out: Path, precision: str, given: list[str]) -> None:
     """Run the builder of onnxruntime-genai in this process."""
     from onnxruntime_genai.models import builder
 
-    extra = [] if precision == "fp32" else [f"block_size={block_size}"]
+    place = str(source)
+    version = importlib.metadata.version("onnxruntime-genai")
     with tempfile.TemporaryDirectory(dir=out, prefix=".scratch-") as scratch:
         try:
-            options = builder.parse_extra_options(
-                str(source), str(source), str(out), precision, "cpu", scratch, extra
-            )
-            builder.create_model(str(source), str(source), str(out), precision, "cpu", scratch, **options)
+            options = builder.parse_extra_options(place, place, str(out), precision, "cpu", scratch, given)
+            builder.create_model(place, place, str(out), precision, "cpu", scratch, **options)
         except NotImplementedError as error:
-            version = importlib.metadata.version("onnxruntime-genai")
             fail(
                 "unsupported-architecture",
                 f"onnxruntime-genai {version} cannot build this architecture",
                 [brief(error)],
                 ["serve it with PyTorch or vLLM"],
             )
+        except Exception as error:  # noqa: BLE001 - the builder raises whatever a configuration lacks
+            blame(error, "build-failed", f"onnxruntime-genai {version} cannot build this model")
 
 
 def compare(out: Path, tokens: list[int], wanted: Any, *, exact: bool) -> dict[str, Any]:
@@ -133,7 +132,7 @@ def compare(out: Path, tokens: list[int], wanted: Any, *, exact: bool) -> dict[s
 
     model = onnxruntime_genai.Model(str(out))
     parameters = onnxruntime_genai.GeneratorParams(model)
-    parameters.set_search_options(max_length=len(tokens) + 1, batch_size=1)
+    parameters.set_search_options(max_length=max(len(tokens) + 1, window(out)), batch_size=1)
     generator = onnxruntime_genai.Generator(model, parameters)
     generator.append_tokens(numpy.array([tokens], dtype=numpy.int32))
     got = numpy.array(generator.get_output("logits"))[0, :, : wanted.shape[-1]]
@@ -160,65 +159,82 @@ def parity_note(parity: dict[str, Any], *, exact: bool) -> str:
     return f"logits at {parity['tokens']} places of random text: mean cosine {parity['mean_cosine']:.4f}"
 
 
+def window(out: Path) -> int:
+    """Tokens that the cache must have room for: a layer with a sliding window refuses a smaller one."""
+    config = json.loads((out / "config.json").read_text(encoding="utf-8"))
+    wide = config.get("sliding_window") if config.get("use_sliding_window", True) else None
+    return min(int(wide or 0), context_length(out))
+
+
 def describe(path: Path) -> tuple[dict[str, Any], list[str]]:
     """What the numbers in the graph are: operators, bits, blocks, and what was left in 32 bits."""
     import onnx
 
     graph = onnx.load(str(path), load_external_data=False).graph
-    sizes = {tensor.name: tensor for tensor in graph.initializer}
-    count = Counter(node.op_type for node in graph.node)
-    blocks = [attributes(node) for node in graph.node if node.op_type == "MatMulNBits"]
+    nodes = [(node, attributes(node)) for node in graph.node]
+    blocks = [(node, found) for node, found in nodes if node.op_type == "MatMulNBits"]
+    left = sum(node.op_type == "MatMul" for node, _ in nodes)
     if not blocks:
-        return {"operator": "MatMul", "bits": 32, "quantized": 0}, [
-            f"{count['MatMul']} weight matrices in 32-bit floating point"
-        ]
-    first = blocks[0]
-    symmetric = not any(
-        len(node.input) > 3 and node.input[3] for node in graph.node if node.op_type == "MatMulNBits"
-    )
-    tables = [
-        4 * math.prod(sizes[node.input[0]].dims)
-        for node in graph.node
-        if node.op_type == "Gather"
-        and node.input[0] in sizes
-        and sizes[node.input[0]].data_type == onnx.TensorProto.FLOAT
-    ]
-    head = any("lm_head" in node.name for node in graph.node if node.op_type == "MatMulNBits")
+        weights = {"operator": "MatMul", "bits": 32, "quantized": 0, "left": left}
+        return weights, [f"{left} weight matrices in 32-bit floating point"]
+    body = [found for node, found in blocks if "lm_head" not in node.name]
+    head = [found for node, found in blocks if "lm_head" in node.name]
+    bits, block = body[0]["bits"], body[0]["block_size"]
+    table, table_bits = embedding(graph, nodes)
+    rounds = body[0].get("accuracy_level") == 4
     weights = {
         "operator": "MatMulNBits",
-        "bits": first["bits"],
-        "block_size": first["block_size"],
-        "symmetric": symmetric,
+        "bits": bits,
+        "block_size": block,
+        "symmetric": not any(len(node.input) > 3 and node.input[3] for node, _ in blocks),
         "quantized": len(blocks),
-        "left": count["MatMul"],
-        "head": head,
-        "embedding_bits": 32 if tables else first["bits"],
-        "activations": f"int8 by block inside the kernel (accuracy level {first.get('accuracy_level', 0)})"
-        if first.get("accuracy_level") == 4
-        else "float32",
+        "left": left,
+        "head_bits": head[0]["bits"] if head else 32,
+        "embedding_bits": table_bits,
+        "activations": "int8 by block inside the kernel (accuracy level 4)" if rounds else "float32",
     }
+    return weights, in_words(weights, table)
+
+
+def embedding(graph: Any, nodes: list[tuple[Any, dict[str, Any]]]) -> tuple[int, int]:
+    """Bytes of a table of its own in 32 bits (0 when it shares the head's), and the bits that are read."""
+    import onnx
+
+    sizes = {tensor.name: tensor for tensor in graph.initializer}
+    for node, found in nodes:
+        if node.op_type == "GatherBlockQuantized":
+            return 0, int(found.get("bits", 4))
+        if node.op_type == "Gather" and node.input[0] in sizes:
+            tensor = sizes[node.input[0]]
+            if tensor.data_type == onnx.TensorProto.FLOAT:
+                return 4 * math.prod(tensor.dims), 32
+    return 0, 32
+
+
+def in_words(weights: dict[str, Any], table: int) -> list[str]:
+    kind = "symmetric" if weights["symmetric"] else "asymmetric"
     notes = [
-        f"{len(blocks)} weight matrices{' with the output head' if head else ''} in {first['bits']}-bit "
-        f"integers, {'symmetric' if symmetric else 'asymmetric'}, a 32-bit scale for each "
-        f"{first['block_size']} weights; {count['MatMul']} left in 32 bits",
+        f"{weights['quantized']} weight matrices in {weights['bits']}-bit integers, {kind}, a 32-bit scale "
+        f"for each {weights['block_size']} weights; {weights['left']} left in 32 bits"
     ]
-    if first.get("accuracy_level") == 4:
-        notes.append("the kernel rounds activations to 8 bits block by block (accuracy level 4)")
-    if tables:
+    if weights["head_bits"] != weights["bits"]:
         notes.append(
-            f"the embedding table ({sum(tables) / 1e6:.1f} MB) stays in 32 bits: "
-            + (
-                "the runtime looks up 4-bit tables only"
-                if first["bits"] == 8
-                else "it is not tied to the head"
-            )
+            f"the output head is one of them, in {weights['head_bits']} bits: it tells near words apart, "
+            "and fewer bits cost most there"
         )
+    if table:
+        why = (
+            "the builder looks up 4-bit tables only" if weights["bits"] == 8 else "it is not the output head"
+        )
+        notes.append(f"the embedding table ({table / 1e6:.1f} MB) stays in 32 bits: {why}")
     else:
-        notes.append(f"the embedding table is the output head's: {first['bits']} bits too")
-    return weights, notes
+        notes.append(f"the embedding table is the output head's, in {weights['embedding_bits']} bits")
+    if weights["activations"] != "float32":
+        notes.append("the kernel rounds activations to 8 bits block by block (accuracy level 4)")
+    return notes
 
 
-def attributes(node: Any) -> dict[str, int]:
+def attributes(node: Any) -> dict[str, Any]:
     import onnx
 
     return {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute}
