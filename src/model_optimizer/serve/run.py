@@ -1,0 +1,206 @@
+"""From a plan and an artefact to a server that has answered one real request."""
+
+import dataclasses
+import json
+import math
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from model_optimizer.core import (
+    Artifact,
+    Engine,
+    Launch,
+    MoptError,
+    Plan,
+    Progress,
+    ToolError,
+    Workload,
+)
+from model_optimizer.system import environments, local_http, processes
+from model_optimizer.system.processes import Running
+
+from .handle import ServerHandle
+
+StartProcess = Callable[[Launch, Path], Running]
+"""(launch, log) -> the running process; its environment variables are in the launch."""
+
+LIMIT_S = 600.0
+"""How long a start may take before it is called hung. ASSUMED."""
+
+POLL_S = 0.1
+PORT_TRIES = 3
+KEY_VARIABLES = ("MOPT_API_KEY", "VLLM_API_KEY")
+"""Where servers read the key that they ask for: ours, vLLM's."""
+
+
+def start_launch(launch: Launch, log: Path, *, python: Path | None = None) -> Running:
+    """Start it in its environment, or with the interpreter that a user names."""
+    if launch.job is not None:
+        return environments.start_worker(
+            launch.environment, launch.job, launch.request, log=log, env=launch.env, python=python
+        )
+    return environments.start_module(
+        launch.environment, launch.arguments, log=log, env=launch.env, python=python
+    )
+
+
+def start(
+    plan: Plan,
+    artifact: Artifact,
+    *,
+    engine: Engine,
+    log: Path,
+    progress: Progress,
+    start_process: StartProcess = start_launch,
+    port: int | None = None,
+    key: str | None = None,
+    limit_s: float = LIMIT_S,
+) -> ServerHandle:
+    """Serve `artifact` as `plan` says. `port` None takes a free one; `key` is asked of every client.
+
+    Raises HostError when a port that was named is in use or the environment is missing, ToolError when the
+    server ends, hangs, or does not answer a real request. Whatever is raised, nothing is left running.
+    """
+    host = plan.setting("host") or "127.0.0.1"
+    if port is not None:
+        local_http.require_free(host, port)
+    plan = dataclasses.replace(plan, checkpoint=artifact.path, format=artifact.format)
+    for attempt in range(1, PORT_TRIES + 1):
+        chosen = port if port is not None else processes.free_port()
+        launch = _with_key(engine.launch(plan, chosen), key)
+        server = ServerHandle(
+            start_process(launch, log),
+            url=f"http://{_reachable(host)}:{chosen}",
+            served_name=launch.served_name,
+            log=log,
+        )
+        try:
+            _wait(server, launch, getattr(engine, "STAGES", ()), progress, limit_s)
+            _first_answer(server, plan.workload, key, limit_s)
+        except MoptError as error:
+            server.stop()
+            if port is None and attempt < PORT_TRIES and _was_taken(error):
+                continue
+            raise
+        except BaseException:
+            server.stop()
+            raise
+        return server
+    raise AssertionError("the last attempt returns or raises")
+
+
+def _was_taken(error: MoptError) -> bool:
+    """Somebody else was quicker to take a port that was free a moment ago."""
+    return error.reference == "port-in-use" or any("address already in use" in c.lower() for c in error.cause)
+
+
+def _with_key(launch: Launch, key: str | None) -> Launch:
+    if key is None:
+        return launch
+    return dataclasses.replace(launch, env={**launch.env, **dict.fromkeys(KEY_VARIABLES, key)})
+
+
+def _reachable(host: str) -> str:
+    """Where a client on this machine finds a server that listens on all addresses."""
+    return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
+
+
+def _wait(
+    server: ServerHandle,
+    launch: Launch,
+    stages: Sequence[tuple[str, str]],
+    progress: Progress,
+    limit_s: float,
+) -> None:
+    begun = time.monotonic()
+    while True:
+        seconds = time.monotonic() - begun
+        if not server.alive():
+            raise server.why_ended()
+        reply = local_http.ask(server.url + launch.ready_path, timeout_s=2.0)
+        if reply is not None and reply.status == 200:
+            progress(f"{server.served_name} is ready after {seconds:.1f} s", None)
+            return
+        if seconds > limit_s:
+            raise ToolError(
+                f"the server of {server.served_name} was not ready after {limit_s:.0f} s, it was stopped",
+                cause=server.log_tail(),
+                hint=(f"the whole log: {server.log}",),
+                reference="start-timed-out",
+            )
+        progress(f"starting {server.served_name}: {_stage(server, stages)}, {seconds:.0f} s", None)
+        time.sleep(POLL_S)
+
+
+def _stage(server: ServerHandle, stages: Sequence[tuple[str, str]]) -> str:
+    """What the log says is being done: a worker's own words, or words of the engine that are known."""
+    for line in reversed(server.log_tail(40)):
+        if line.startswith('{"progress"'):
+            try:
+                return str(json.loads(line)["progress"])[:200]
+            except (ValueError, KeyError):
+                continue
+        for words, meaning in stages:
+            if words in line:
+                return meaning
+    return "loading"
+
+
+def _first_answer(server: ServerHandle, work: Workload, key: str | None, limit_s: float) -> None:
+    """One token or one vector; a server that is up but cannot compute is not ready."""
+    path, body = _question(work, server.served_name)
+    reply = local_http.ask(server.url + path, body=body, key=key, timeout_s=min(limit_s, 120.0))
+    if reply is not None and reply.status == 200 and _is_answer(reply.body, work):
+        return
+    if not server.alive():
+        raise server.why_ended()
+    said = "nothing"
+    if reply is not None:
+        said = f"status {reply.status}: {reply.body[:500].decode(errors='replace')}"
+    raise ToolError(
+        f"the server of {server.served_name} is up but gave no answer to a first request",
+        cause=(f"{path} gave {said}", *server.log_tail(8)),
+        hint=(f"the whole log: {server.log}",),
+        reference="no-first-answer",
+    )
+
+
+def _question(work: Workload, name: str) -> tuple[str, Mapping[str, object]]:
+    if work.task == "embed":
+        return "/v1/embeddings", {"model": name, "input": "Hello"}
+    return "/v1/completions", {"model": name, "prompt": "Hello", "max_tokens": 1, "temperature": 0}
+
+
+def _is_answer(body: bytes, work: Workload) -> bool:
+    """A vector of finite numbers, or a completion that counted a token."""
+    import msgspec
+
+    try:
+        if work.task == "embed":
+            vector = msgspec.json.decode(body, type=_Embeddings).data[0].embedding
+            return bool(vector) and all(math.isfinite(x) for x in vector)
+        return msgspec.json.decode(body, type=_Completion).usage.completion_tokens >= 1
+    except (msgspec.MsgspecError, IndexError):
+        return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Vector:
+    embedding: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Embeddings:
+    data: tuple[_Vector, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Usage:
+    completion_tokens: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Completion:
+    usage: _Usage

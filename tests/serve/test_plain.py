@@ -1,0 +1,70 @@
+"""A plan for what nobody planned for."""
+
+import pytest
+
+from model_optimizer.core import Artifact, Cpu, Host, UsageError, plugins
+from model_optimizer.serve import Wish, plain_plan
+from model_optimizer.testing.engine_contract import sample_model
+
+ENGINES = plugins.load_all("model_optimizer.engines")
+SCHEMES = {name: m.SCHEME for name, m in plugins.load_all("model_optimizer.schemes").items()}
+HOST = Host(cpu=Cpu(cores=2))
+
+
+def artifact(form: str, scheme: str, task: str) -> Artifact:
+    return Artifact(path="/a", format=form, scheme=scheme, task=task, bytes=1, digest="sha256:0")
+
+
+@pytest.mark.parametrize(
+    ("form", "scheme", "task", "engine"),
+    [
+        ("safetensors", "fp32", "generate", "pytorch"),
+        ("safetensors", "bf16", "embed", "pytorch"),
+        ("onnx_genai", "int4_rtn", "generate", "onnxruntime"),
+        ("onnx", "int8", "embed", "onnxruntime"),
+    ],
+)
+def test_the_engine_is_the_one_that_reads_the_format(form: str, scheme: str, task: str, engine: str) -> None:
+    found = plain_plan(
+        sample_model(task), artifact(form, scheme, task), Wish(), HOST, engines=ENGINES, schemes=SCHEMES
+    )
+    assert (found.engine, found.scheme, found.format) == (engine, scheme, form)
+    assert found.workload.task == task
+    assert found.setting("threads") in ("2", None)
+
+
+def test_a_user_may_name_engine_scheme_and_settings() -> None:
+    wish = Wish(engine="vllm_cpu", scheme="bf16", settings={"max_model_len": "512", "host": "0.0.0.0"})
+    made = artifact("safetensors", "fp32", "generate")
+    found = plain_plan(sample_model("generate"), made, wish, HOST, engines=ENGINES, schemes=SCHEMES)
+    assert (found.engine, found.scheme) == ("vllm_cpu", "bf16")
+    assert found.setting("max_model_len") == "512"
+    mine = [s for s in found.settings if s.source == "user"]
+    assert {s.name for s in mine} == {"max_model_len", "host"}
+    assert sum(s.name == "max_model_len" for s in found.settings) == 1
+
+
+def test_an_engine_that_cannot_is_refused_with_those_that_can() -> None:
+    with pytest.raises(UsageError, match="`pytorch` does not serve onnx in int8") as caught:
+        plain_plan(
+            sample_model("embed"),
+            artifact("onnx", "int8", "embed"),
+            Wish(engine="pytorch"),
+            HOST,
+            engines=ENGINES,
+            schemes=SCHEMES,
+        )
+    assert caught.value.hint[0] == "onnxruntime can"
+
+
+def test_a_scheme_that_must_be_made_first_says_how() -> None:
+    with pytest.raises(UsageError, match="no engine serves safetensors in int4_rtn") as caught:
+        plain_plan(
+            sample_model("generate"),
+            artifact("safetensors", "fp32", "generate"),
+            Wish(scheme="int4_rtn"),
+            HOST,
+            engines=ENGINES,
+            schemes=SCHEMES,
+        )
+    assert "mopt quantize MODEL --scheme int4_rtn" in caught.value.hint[0]
