@@ -13,6 +13,7 @@ from model_optimizer.core import Artifact, ModelSpec, UsageError, plugins
 from model_optimizer.core.paths import Order
 from model_optimizer.quantize import onnx_blockwise, onnx_dynamic
 from model_optimizer.quantize.run import plan
+from model_optimizer.system.making import bytes_beside_weights
 from model_optimizer.testing.contracts import tool_contract
 
 SCHEMES = {n: m.SCHEME for n, m in plugins.load_all("model_optimizer.schemes").items()}
@@ -50,7 +51,7 @@ def test_contract(name: str) -> None:
 )
 def test_sizes_are_those_of_real_minilm(tool: ModuleType, scheme: str, measured: int) -> None:
     """Bytes of model.onnx.data, made by ONNX Runtime 1.31."""
-    guessed = tool.needs(MINILM, SCHEMES[scheme]).artifact_bytes - tool.GRAPH_AND_TOKENIZER_BYTES
+    guessed = tool.needs(MINILM, SCHEMES[scheme]).artifact_bytes - bytes_beside_weights(MINILM)
     assert guessed == pytest.approx(measured, rel=0.01)
 
 

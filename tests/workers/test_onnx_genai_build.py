@@ -57,13 +57,13 @@ def test_32_bits_are_the_same_model(answers: dict[str, Any]) -> None:
     assert answers["fp32"]["weights"]["quantized"] == 0
 
 
-def test_8_bits_keep_the_embedding_table(answers: dict[str, Any]) -> None:
+def test_8_bits_share_the_head_as_the_embedding_table(answers: dict[str, Any]) -> None:
     weights = answers["int8"]["weights"]
     # qkv, output, gate, up, down in each of two layers, and the head.
     assert (weights["bits"], weights["block_size"], weights["quantized"]) == (8, 32, 11)
     assert (weights["symmetric"], weights["left"]) == (True, 0)
-    assert (weights["head_bits"], weights["embedding_bits"]) == (8, 32)
-    assert "the embedding table (0.1 MB) stays in 32 bits" in "\n".join(answers["int8"]["notes"])
+    assert (weights["head_bits"], weights["embedding_bits"]) == (8, 8)
+    assert "the embedding table is the output head's, in 8 bits" in answers["int8"]["notes"]
     assert answers["int8"]["parity"]["mean_cosine"] > 0.999
 
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from model_optimizer.core import Artifact, ModelSpec, Needs, Progress, RunWorker, Scheme
-from model_optimizer.system.making import WorkerJob, made_by_worker
+from model_optimizer.system.making import WorkerJob, bytes_beside_weights, made_by_worker
 
 READS = "safetensors"
 FROM = frozenset({"fp32", "fp16", "bf16"})
@@ -18,13 +18,12 @@ OPSET = 20
 # Seen with PyTorch 2.13: 0.68 GB for 91 MB of weights in 32 bits, 2.1 GB for 874 MB.
 IMPORTS_BYTES = 500_000_000
 COPIES_IN_MEMORY = 2.3
-GRAPH_AND_TOKENIZER_BYTES = 20_000_000
 
 
 def needs(model: ModelSpec, scheme: Scheme) -> Needs:
     """The head of a language model is left out; all else is written once in 32 bits."""
     weights = 4 * (model.parameters - model.head_parameters)
-    artifact = weights + GRAPH_AND_TOKENIZER_BYTES
+    artifact = weights + bytes_beside_weights(model)
     return Needs(
         disk_bytes=artifact,
         memory_bytes=IMPORTS_BYTES + round(COPIES_IN_MEMORY * weights),

@@ -1,9 +1,9 @@
 """Language models for ONNX Runtime GenAI on the CPU: 32 bits, or integer weights in blocks of 32.
 
-8-bit models keep the embedding table in 32 bits. In 4-bit models the output head has 8 bits; where the
-model ties the two, it is the embedding table as well, elsewhere that table stays in 32 bits. Why 8 bits and
-zero points: a trained model of 5 million parameters kept 96.5 % of its perplexity so, 94.2 % with the
-builder's defaults (4-bit head, symmetric), for 4.13 MB instead of 3.51 MB.
+The output head has 8 bits in 4-bit models too. Where the model ties the two, it is the embedding table as
+well; elsewhere that table stays in 32 bits. Why 8 bits and zero points in 4-bit models: a trained model of 5
+million parameters kept 96.5 % of its perplexity so, 94.2 % with the builder's defaults (a head of 4 bits,
+symmetric), for 4.13 MB instead of 3.51 MB.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from model_optimizer.core import Artifact, ModelSpec, Needs, Progress, RunWorker, Scheme
-from model_optimizer.system.making import WorkerJob, made_by_worker
+from model_optimizer.system.making import WorkerJob, bytes_beside_weights, made_by_worker
 
 READS = "safetensors"
 FROM = frozenset({"fp32", "fp16", "bf16"})
@@ -22,26 +22,25 @@ ENVIRONMENT = "onnx"
 PRECISION = {"fp32": "fp32", "int8_weight": "int8", "int4_rtn": "int4"}
 OPTIONS = {
     "fp32": (),
-    "int8_weight": ("is_symmetric=true",),
-    # rtn_last: rounded to nearest, the last matrix (the output head) in 8 bits.
+    "int8_weight": ("algo_config=rtn", "is_symmetric=true"),
+    # Rounded to nearest; rtn_last: the last matrix (the output head) in 8 bits.
     "int4_rtn": ("algo_config=rtn_last", "is_symmetric=false"),
 }
 HEAD_BITS = {"fp32": 32, "int8_weight": 8, "int4_rtn": 8}
 SCALE_BYTES = 4
 
-# Seen with onnxruntime-genai 0.18: 3.1 GB, 3.9 GB and 4.6 GB for 874 MB of weights in 32 bits, of which
+# Seen with onnxruntime-genai 0.18: 3.1 GB, 4.6 GB and 4.6 GB for 874 MB of weights in 32 bits, of which
 # 622 MB are the output head; rounding to nearest holds the largest matrix several times.
 IMPORTS_BYTES = 500_000_000
-COPIES_IN_MEMORY = {"fp32": 3.1, "int8_weight": 4.0, "int4_rtn": 3.1}
-COPIES_OF_HEAD = {"fp32": 0.0, "int8_weight": 0.0, "int4_rtn": 2.4}
-GRAPH_AND_TOKENIZER_BYTES = 20_000_000
+COPIES_IN_MEMORY = 3.1
+COPIES_OF_HEAD = {"fp32": 0.0, "int8_weight": 2.4, "int4_rtn": 2.4}
 
 
 def needs(model: ModelSpec, scheme: Scheme) -> Needs:
     """The parts that are written, by what the builder does with embeddings; see the top of the file."""
-    artifact = _weights(model, scheme) + _rotary_tables(model) + GRAPH_AND_TOKENIZER_BYTES
+    artifact = _weights(model, scheme) + _rotary_tables(model) + bytes_beside_weights(model)
     head = max(model.head_parameters, model.embedding_parameters)
-    copies = 4 * (COPIES_IN_MEMORY[scheme.name] * model.parameters + COPIES_OF_HEAD[scheme.name] * head)
+    copies = 4 * (COPIES_IN_MEMORY * model.parameters + COPIES_OF_HEAD[scheme.name] * head)
     return Needs(disk_bytes=artifact, memory_bytes=IMPORTS_BYTES + round(copies), artifact_bytes=artifact)
 
 
@@ -78,7 +77,7 @@ def _weights(model: ModelSpec, scheme: Scheme) -> int:
     tied = model.tied_embeddings
     head = model.embedding_parameters if tied else model.head_parameters
     body = model.parameters - model.embedding_parameters - model.head_parameters
-    table = 0 if tied and scheme.weight_bits == 4 else 4 * model.embedding_parameters
+    table = 0 if tied else 4 * model.embedding_parameters
     return round(
         table + _each(scheme.weight_bits, scheme) * body + _each(HEAD_BITS[scheme.name], scheme) * head
     )

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from model_optimizer.core import Artifact, ModelSpec, Needs, Progress, RunWorker, Scheme
-from model_optimizer.system.making import WorkerJob, made_by_worker
+from model_optimizer.system.making import WorkerJob, bytes_beside_weights, made_by_worker
 
 READS = "onnx"
 FROM = frozenset({"fp32"})
@@ -19,7 +19,6 @@ SCALE_BYTES = 4
 # Seen with ONNX Runtime 1.31: 0.26 GB for a graph of 91 MB, 1.7 GB for one of 874 MB.
 IMPORTS_BYTES = 200_000_000
 COPIES_IN_MEMORY = 2.0
-GRAPH_AND_TOKENIZER_BYTES = 20_000_000
 
 
 def needs(model: ModelSpec, scheme: Scheme) -> Needs:
@@ -29,7 +28,7 @@ def needs(model: ModelSpec, scheme: Scheme) -> Needs:
     each = scheme.weight_bits / 8 + SCALE_BYTES / scheme.group_size
     if not SYMMETRIC[scheme.name]:
         each += scheme.weight_bits / 8 / scheme.group_size
-    artifact = round(4 * model.embedding_parameters + each * matrices) + GRAPH_AND_TOKENIZER_BYTES
+    artifact = round(4 * model.embedding_parameters + each * matrices) + bytes_beside_weights(model)
     return Needs(
         disk_bytes=artifact,
         memory_bytes=IMPORTS_BYTES + round(COPIES_IN_MEMORY * exported),

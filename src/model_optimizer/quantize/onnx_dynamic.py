@@ -7,7 +7,7 @@ running. On processors without VNNI, where sums of 8-bit products overflow, weig
 from pathlib import Path
 
 from model_optimizer.core import Artifact, ModelSpec, Needs, Progress, RunWorker, Scheme
-from model_optimizer.system.making import WorkerJob, made_by_worker
+from model_optimizer.system.making import WorkerJob, bytes_beside_weights, made_by_worker
 
 READS = "onnx"
 FROM = frozenset({"fp32"})
@@ -18,14 +18,13 @@ ENVIRONMENT = "onnx"
 # Seen with ONNX Runtime 1.31: 0.36 GB for a graph of 91 MB, 3.1 GB for one of 874 MB.
 IMPORTS_BYTES = 200_000_000
 COPIES_IN_MEMORY = 3.5
-GRAPH_AND_TOKENIZER_BYTES = 20_000_000
 
 
 def needs(model: ModelSpec, scheme: Scheme) -> Needs:
     """Tables stay in 32 bits, all else takes a byte. The quantizer works on a copy of the graph."""
     exported = 4 * (model.parameters - model.head_parameters)
     matrices = model.parameters - model.head_parameters - model.embedding_parameters
-    artifact = 4 * model.embedding_parameters + matrices + GRAPH_AND_TOKENIZER_BYTES
+    artifact = 4 * model.embedding_parameters + matrices + bytes_beside_weights(model)
     return Needs(
         disk_bytes=artifact + exported,
         memory_bytes=IMPORTS_BYTES + round(COPIES_IN_MEMORY * exported),

@@ -11,6 +11,7 @@ from model_optimizer.core import (
     Artifact,
     HostError,
     MadeBy,
+    ModelSpec,
     Needs,
     Plan,
     Progress,
@@ -48,6 +49,11 @@ class WorkerJob:
     request: Mapping[str, Any]
     scheme: str
     format: str
+
+
+def bytes_beside_weights(model: ModelSpec) -> int:
+    """About what a graph and a tokenizer take: a megabyte, and a line of JSON for each word."""
+    return 1_000_000 + 100 * model.vocab_size
 
 
 def made_by_worker(

@@ -108,6 +108,8 @@ def build(source: Path, out: Path, precision: str, given: list[str]) -> None:
     """Run the builder of onnxruntime-genai in this process."""
     from onnxruntime_genai.models import builder
 
+    if precision == "int8":
+        share_the_head()
     place = str(source)
     version = importlib.metadata.version("onnxruntime-genai")
     with tempfile.TemporaryDirectory(dir=out, prefix=".scratch-") as scratch:
@@ -123,6 +125,30 @@ def build(source: Path, out: Path, precision: str, given: list[str]) -> None:
             )
         except Exception as error:  # noqa: BLE001 - the builder raises whatever a configuration lacks
             blame(error, "build-failed", f"onnxruntime-genai {version} cannot build this model")
+
+
+def share_the_head() -> None:
+    """Let 8-bit models use the output head as the embedding table where the model ties the two.
+
+    The builder of 0.18 does so in 4-bit models (there also for a head of 8 bits) and writes a second table,
+    in 32 bits, into 8-bit ones, which makes them as large as 16-bit ones. Where the hook is not found any
+    more, that is what is made, and the notes say so.
+    """
+    from builders.base import Model
+
+    right = getattr(Model, "make_tied_embeddings_init", None)
+    if right is None or getattr(right, "shares", False):
+        return
+
+    def init(self: Any, config: Any) -> None:
+        right(self, config)
+        asked = self.extra_options.get("shared_embeddings", False)
+        whole = not (self.exclude_embeds or self.exclude_lm_head)
+        if asked and whole and self.is_lm_head_quantized():
+            self.tied_quantized_embeddings, self.tied_unquantized_embeddings = True, False
+
+    init.shares = True  # pyright: ignore[reportFunctionMemberAccess]
+    Model.make_tied_embeddings_init = init
 
 
 def compare(out: Path, tokens: list[int], wanted: Any, *, exact: bool) -> dict[str, Any]:
@@ -223,10 +249,9 @@ def in_words(weights: dict[str, Any], table: int) -> list[str]:
             "and fewer bits cost most there"
         )
     if table:
-        why = (
-            "the builder looks up 4-bit tables only" if weights["bits"] == 8 else "it is not the output head"
+        notes.append(
+            f"the embedding table ({table / 1e6:.1f} MB) stays in 32 bits: it is not the output head"
         )
-        notes.append(f"the embedding table ({table / 1e6:.1f} MB) stays in 32 bits: {why}")
     else:
         notes.append(f"the embedding table is the output head's, in {weights['embedding_bits']} bits")
     if weights["activations"] != "float32":
