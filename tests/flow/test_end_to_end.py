@@ -128,7 +128,7 @@ def test_ctrl_c_leaves_nothing_running_and_a_run_that_resume_finishes(
 @pytest.mark.parametrize(
     ("spoil", "code", "words"),
     [
-        ("missing", 2, "does not exist"),
+        ("missing", 2, "there is no folder"),
         ("no-config", 2, "config.json"),
         ("no-architecture", 2, "architecture"),
         ("truncated", 2, "model.safetensors"),
@@ -179,7 +179,7 @@ def test_a_run_folder_that_cannot_be_written_is_one_clear_error(
     tmp_path: Path, onnx_env_python: Path
 ) -> None:
     (tmp_path / "file").write_text("in the way")
-    done = mopt(TINY, runs=tmp_path / "file")
+    done = mopt(TINY, runs=tmp_path / "file" / "runs")
     assert done.returncode == 3, done.stderr
-    assert done.stderr.splitlines()[-3].startswith("error[unwritable]") or "error[unwritable]" in done.stderr
+    assert "error[unwritable]" in done.stderr
     assert "Traceback" not in done.stderr
