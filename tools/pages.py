@@ -1,0 +1,99 @@
+"""Write the pages that are made from files: one for each check and each scheme.
+
+python tools/pages.py            write them
+python tools/pages.py --check    exit with 1 when one is not what the files say
+"""
+
+import inspect
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from model_optimizer.core import Scheme, plugins
+
+DOCS = Path(__file__).parents[1] / "docs"
+MADE = "<!-- Made by tools/pages.py from the file itself; edit that file. -->"
+
+
+def pages() -> dict[Path, str]:
+    """Every page by its path below docs/."""
+    checks = plugins.load_all("model_optimizer.doctor.checks")
+    schemes = {name: m.SCHEME for name, m in plugins.load_all("model_optimizer.schemes").items()}
+    found = {Path("checks") / f"{name}.md": check_page(name, module) for name, module in checks.items()}
+    found |= {Path("schemes") / f"{name}.md": scheme_page(scheme) for name, scheme in schemes.items()}
+    found[Path("checks/index.md")] = index(
+        "Checks of `mopt doctor`", {n: title(m) for n, m in checks.items()}
+    )
+    found[Path("schemes/index.md")] = index("Number formats", {n: s.title for n, s in schemes.items()})
+    return found
+
+
+def title(module: Any) -> str:
+    return (module.__doc__ or "").strip().splitlines()[0]
+
+
+def check_page(name: str, module: Any) -> str:
+    rest = inspect.cleandoc(module.__doc__ or "").partition("\n")[2].strip()
+    after = ", ".join(f"[{n}]({n}.md)" for n in module.AFTER) or "nothing"
+    return f"{MADE}\n# {name}\n\n{title(module)}\n\n{rest}\n\nRuns after: {after}.\n"
+
+
+def scheme_page(scheme: Scheme) -> str:
+    gate = scheme.gate
+    facts = {
+        "weights": f"{scheme.weight_bits} bits, {scheme.weight_number}",
+        "activations": f"{scheme.activation_bits} bits, {scheme.activation_number}",
+        "one scale for": f"{scheme.group_size} weights" if scheme.group_size else "a channel, or none",
+        "calibration": "needed" if scheme.needs_calibration else "not needed",
+        "GPU": capability(scheme),
+        "must keep": (
+            f"recovery {gate.recovery:g}, top-1 {gate.top1:g}, cosine {gate.cosine:g}, rank {gate.rank:g}"
+        ),
+        "source of the limits": gate.source,
+        "source": scheme.source,
+    }
+    rows = "\n".join(f"| {key} | {value} |" for key, value in facts.items())
+    return f"{MADE}\n# {scheme.name}\n\n{scheme.title}\n\n| | |\n|---|---|\n{rows}\n"
+
+
+def capability(scheme: Scheme) -> str:
+    """Where it runs and where it is computed in its own numbers."""
+    lowest, native = scheme.min_compute_capability, scheme.native_compute_capability
+    words = "any" if lowest is None else f"compute capability {dotted(lowest)} and later"
+    if native and native != lowest:
+        words += f"; below {dotted(native)} it is stored so and computed in 16 bits"
+    if scheme.max_compute_capability:
+        words += f"; not after {dotted(scheme.max_compute_capability)}"
+    return words
+
+
+def dotted(version: tuple[int, int]) -> str:
+    return ".".join(map(str, version))
+
+
+def index(heading: str, titles: Mapping[str, str]) -> str:
+    rows = "\n".join(f"- [{name}]({name}.md): {text}" for name, text in titles.items())
+    return f"{MADE}\n# {heading}\n\n{rows}\n"
+
+
+def main() -> int:
+    check = "--check" in sys.argv[1:]
+    wanted = pages()
+    there = {p.relative_to(DOCS) for room in ("checks", "schemes") for p in (DOCS / room).glob("*.md")}
+    wrong = [p for p, text in wanted.items() if p not in there or (DOCS / p).read_text() != text]
+    stale = sorted(there - set(wanted))
+    if check:
+        print("\n".join(f"not current: docs/{p}" for p in [*wrong, *stale]) or "all pages are current")
+        return int(bool(wrong or stale))
+    for path in wrong:
+        (DOCS / path).parent.mkdir(parents=True, exist_ok=True)
+        (DOCS / path).write_text(wanted[path])
+    for path in stale:
+        (DOCS / path).unlink()
+    print(f"{len(wrong)} written, {len(stale)} removed, {len(wanted)} pages in all")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
