@@ -100,3 +100,9 @@ def test_markdown_reads_like_a_letter() -> None:
 | vllm_cpu-bf16 | - | - | - | - | not compared | - | failed: the server died while starting \\| see log/serve.log |
 
 """)
+
+
+def test_what_decides_nothing_is_not_shown_as_passed() -> None:
+    (row,) = {line for line in markdown(record()).splitlines() if line.startswith("| kl |")}
+    assert row == "| kl | 0.01 | decides nothing | 6000 | - |"
+    assert "decides nothing" in html(record())

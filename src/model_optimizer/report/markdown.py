@@ -69,7 +69,9 @@ def _verdicts(candidate: Candidate) -> str:
             got = "-" if c.got is None else f"{c.got:.5g}"
             if c.interval:
                 got += f" ({c.interval[0]:.4g} to {c.interval[1]:.4g})"
-            lines.append(f"| {c.metric} | {got} | {escape(c.wanted)} | {c.samples or '-'} | {c.outcome} |")
+            decides = c.wanted != "reported"
+            wanted, outcome = (escape(c.wanted), c.outcome) if decides else ("decides nothing", "-")
+            lines.append(f"| {c.metric} | {got} | {wanted} | {c.samples or '-'} | {outcome} |")
     memory = candidate.plan.estimate.memory
     if memory:
         lines += [

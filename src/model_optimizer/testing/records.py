@@ -107,6 +107,7 @@ def verdict(subject: str, outcome: str, recovery: float, wanted: float) -> Verdi
                 samples=6000,
                 interval=(recovery - 0.002, recovery + 0.002),
             ),
+            Comparison(metric="kl", got=0.01, wanted="reported", outcome="pass", samples=6000),
         ),
     )
 
