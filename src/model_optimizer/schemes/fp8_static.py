@@ -14,12 +14,14 @@ SCHEME = Scheme(
     needs_calibration=True,
     gate=Gate(
         recovery=0.99,
-        top1=0.97,
+        top1=0.95,
         cosine=0.99,
         rank=0.97,
         source=(
             "recovery: FP8 is found to be without loss (Kurtic et al., arXiv 2411.02355), the limit "
-            "0.99 is this product's; top1, cosine and rank are assumed"
+            "0.99 is this product's; top1, cosine and rank are assumed, top1 to agree with recovery: "
+            "a trained model of 5 million parameters kept 0.975 of its perplexity at a top-1 of 0.85 "
+            "(4 bits) and 0.999 at 0.99 (8 bits)"
         ),
     ),
     source=(

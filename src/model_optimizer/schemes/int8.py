@@ -14,12 +14,14 @@ SCHEME = Scheme(
     max_compute_capability=(9, 9),
     gate=Gate(
         recovery=0.98,
-        top1=0.96,
+        top1=0.93,
         cosine=0.98,
         rank=0.95,
         source=(
             "recovery: INT8 loses 1 to 3 % when well tuned (Kurtic et al., arXiv 2411.02355), the "
-            "limit 0.98 is this product's; top1, cosine and rank are assumed"
+            "limit 0.98 is this product's; top1, cosine and rank are assumed, top1 to agree with "
+            "recovery: a trained model of 5 million parameters kept 0.975 of its perplexity at a "
+            "top-1 of 0.85 (4 bits) and 0.999 at 0.99 (8 bits)"
         ),
     ),
     source=(

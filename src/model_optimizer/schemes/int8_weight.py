@@ -13,11 +13,13 @@ SCHEME = Scheme(
     min_compute_capability=(7, 5),
     gate=Gate(
         recovery=0.99,
-        top1=0.97,
+        top1=0.96,
         cosine=0.99,
         rank=0.97,
         source=(
-            "assumed: between FP8 and W8A8, whose limits are 0.99 and 0.98; top1, cosine and rank are assumed"
+            "assumed: between FP8 and W8A8, whose limits are 0.99 and 0.98; top1, cosine and rank are "
+            "assumed, top1 to agree with recovery: a trained model of 5 million parameters kept 0.975 "
+            "of its perplexity at a top-1 of 0.85 (4 bits) and 0.999 at 0.99 (8 bits)"
         ),
     ),
     source=(

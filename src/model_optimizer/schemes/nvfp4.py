@@ -15,10 +15,14 @@ SCHEME = Scheme(
     needs_calibration=True,
     gate=Gate(
         recovery=0.94,
-        top1=0.88,
+        top1=0.8,
         cosine=0.94,
         rank=0.85,
-        source="assumed: as for 4-bit integers; top1, cosine and rank are assumed",
+        source=(
+            "assumed: as for 4-bit integers; top1, cosine and rank are assumed, top1 to agree with "
+            "recovery: a trained model of 5 million parameters kept 0.975 of its perplexity at a "
+            "top-1 of 0.85 (4 bits) and 0.999 at 0.99 (8 bits)"
+        ),
     ),
     source=(
         "loads from 7.5 (weight-only Marlin), computed from 10.0 on, partly on 12.0: vLLM 0.33.0 "
