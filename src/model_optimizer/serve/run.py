@@ -21,7 +21,8 @@ from model_optimizer.core import (
 from model_optimizer.system import environments, local_http, processes
 from model_optimizer.system.processes import Running
 
-from .handle import ServerHandle
+from .cause import raised
+from .handle import LINES_FOR_CAUSE, ServerHandle
 
 StartProcess = Callable[[Launch, Path], Running]
 """(launch, log) -> the running process; its environment variables are in the launch."""
@@ -161,7 +162,7 @@ def _first_answer(server: ServerHandle, work: Workload, key: str | None, limit_s
         said = f"status {reply.status}: {reply.body[:500].decode(errors='replace')}"
     raise ToolError(
         f"the server of {server.served_name} is up but gave no answer to a first request",
-        cause=(f"{path} gave {said}", *server.log_tail(8)),
+        cause=(f"{path} gave {said}", *(raised(server.log_tail(LINES_FOR_CAUSE)) or server.log_tail(8))),
         hint=(f"the whole log: {server.log}",),
         reference="no-first-answer",
     )

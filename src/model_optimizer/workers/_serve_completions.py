@@ -154,6 +154,7 @@ class Service:
         self.name = name
         self.backend = backend
         self.decoder = Decoder(backend, limits, self._from_thread)
+        self.tokens = 0
         self._queues: dict[Decoding, asyncio.Queue[Step]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -195,6 +196,7 @@ class Service:
 
     def _from_thread(self, steps: list[Step]) -> None:
         assert self._loop is not None
+        self.tokens += sum(step.token is not None for step in steps)
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._hand_out, steps)
 
@@ -310,6 +312,16 @@ def add_routes(app: FastAPI, service: Service) -> None:
     @app.get("/health")
     async def health() -> Response:
         return Response(status_code=200 if service.decoder.alive else 503)
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        values = {
+            "mopt_requests_running": ("gauge", service.decoder.running),
+            "mopt_requests_waiting": ("gauge", service.decoder.waiting),
+            "mopt_generated_tokens_total": ("counter", service.tokens),
+        }
+        lines = [f"# TYPE {name} {kind}\n{name} {value}\n" for name, (kind, value) in values.items()]
+        return Response("".join(lines), media_type="text/plain; version=0.0.4")
 
     @app.post("/v1/completions")
     async def completions(request: Request) -> Response:

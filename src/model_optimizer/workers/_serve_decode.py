@@ -118,6 +118,15 @@ class Decoder:
         self._thread.join(timeout=5.0)
 
     @property
+    def running(self) -> int:
+        """Sequences that are being decoded, about now."""
+        return sum(len(seat.going) for seat in list(self._seats))
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    @property
     def alive(self) -> bool:
         return self._thread.is_alive() and self.broken is None
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from _contract import fail
+from _contract import brief, fail
 from _serve_decode import Cohort, Decoding, Finish, Step
 
 EVENTS_EACH = 4
@@ -42,7 +42,15 @@ class Genai:
         if threads:
             options["intra_op_num_threads"] = threads
         config.overlay(json.dumps({"model": {"decoder": {"session_options": options}}}))
-        self._model = onnxruntime_genai.Model(config)
+        try:
+            self._model = onnxruntime_genai.Model(config)
+        except RuntimeError as error:
+            fail(
+                "artifact-unreadable",
+                f"onnxruntime-genai {onnxruntime_genai.__version__} cannot load `{folder.name}`",
+                [brief(error)],
+                ["check that model.onnx and model.onnx.data are whole, or make the artefact again"],
+            )
 
     @property
     def version(self) -> str:

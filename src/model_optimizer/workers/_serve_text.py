@@ -62,10 +62,9 @@ class Texts:
 
 
 class Pieces:
-    """Text of one answer as its tokens come in.
+    """Text of one answer as its tokens come in: whole characters, and never a stop string.
 
-    A piece is given out when it is whole characters and cannot be the beginning of a stop string, which
-    is never given out itself. `stopped` says that one was met.
+    `stopped` says that one was met.
     """
 
     def __init__(self, tokenizer: Any, stop: Sequence[str]) -> None:
@@ -73,32 +72,44 @@ class Pieces:
 
         self._tokenizer = tokenizer
         self._stream = DecodeStream(skip_special_tokens=True)
-        self._stop = tuple(s for s in stop if s)
-        self._held = ""
-        self.stopped = False
+        self._stops = Stops(stop)
+
+    @property
+    def stopped(self) -> bool:
+        return self._stops.met
 
     def add(self, token: int) -> str:
         """The text that this token sets free; often one word, sometimes nothing."""
         piece = self._stream.step(self._tokenizer, token)
-        return self._release(piece) if piece else ""
+        return self._stops.add(piece) if piece else ""
 
     def end(self) -> str:
         """What was held back in fear of a stop string."""
-        left, self._held = self._held, ""
-        return "" if self.stopped else left
+        return self._stops.end()
 
-    def _release(self, piece: str) -> str:
-        if not self._stop:
-            return piece
+
+class Stops:
+    """Lets text through up to the first stop string, and holds back what could be the beginning of one."""
+
+    def __init__(self, stop: Sequence[str]) -> None:
+        self._stop = tuple(s for s in stop if s)
+        self._held = ""
+        self.met = False
+
+    def add(self, piece: str) -> str:
         text = self._held + piece
-        met = [at for at in (text.find(stop) for stop in self._stop) if at >= 0]
-        if met:
-            self.stopped = True
+        found = [at for at in (text.find(stop) for stop in self._stop) if at >= 0]
+        if found:
+            self.met = True
             self._held = ""
-            return text[: min(met)]
-        keep = max(_overlap(text, stop) for stop in self._stop)
+            return text[: min(found)]
+        keep = max((_overlap(text, stop) for stop in self._stop), default=0)
         self._held = text[len(text) - keep :]
         return text[: len(text) - keep]
+
+    def end(self) -> str:
+        left, self._held = self._held, ""
+        return left
 
 
 def _overlap(text: str, stop: str) -> int:
