@@ -8,8 +8,9 @@ from .handle import ServerHandle
 from .plain import Wish, plain_plan
 from .run import StartProcess, start, start_launch
 from .state import Served, attach, forget, list_served, remember
+from .target import Order, resolve
 
 __all__ = [
-    "Served", "ServerHandle", "StartProcess", "Wish", "attach", "forget", "list_served", "plain_plan",
-    "remember", "start", "start_launch",
+    "Order", "Served", "ServerHandle", "StartProcess", "Wish", "attach", "forget", "list_served",
+    "plain_plan", "remember", "resolve", "start", "start_launch",
 ]  # fmt: skip

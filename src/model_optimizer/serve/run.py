@@ -31,6 +31,7 @@ LIMIT_S = 600.0
 """How long a start may take before it is called hung. ASSUMED."""
 
 POLL_S = 0.1
+SHOWN_EVERY_S = 5
 PORT_TRIES = 3
 KEY_VARIABLES = ("MOPT_API_KEY", "VLLM_API_KEY")
 """Where servers read the key that they ask for: ours, vLLM's."""
@@ -131,7 +132,9 @@ def _wait(
                 hint=(f"the whole log: {server.log}",),
                 reference="start-timed-out",
             )
-        progress(f"starting {server.served_name}: {_stage(server, stages)}, {seconds:.0f} s", None)
+        # In steps, so that a log of the progress does not get a line for every second.
+        shown = int(seconds) // SHOWN_EVERY_S * SHOWN_EVERY_S
+        progress(f"starting {server.served_name}: {_stage(server, stages)}, {shown} s", None)
         time.sleep(POLL_S)
 
 

@@ -1,0 +1,163 @@
+"""What a user points at: a run, a plan, an artefact folder, or a model; to what is served and how."""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from model_optimizer.core import (
+    Artifact,
+    Engine,
+    Host,
+    MoptError,
+    Plan,
+    Run,
+    Scheme,
+    UsageError,
+    codec,
+)
+from model_optimizer.system import models
+from model_optimizer.system.runs import RunFolder
+
+from .plain import Wish, plain_plan, with_settings
+
+FACTS = "mopt.json"
+MINE = {"max_num_seqs": "max_batch_size"}
+"""What our own servers call a setting that vLLM has another name for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Order:
+    """What `start` is given."""
+
+    plan: Plan
+    artifact: Artifact
+
+
+class _Facts(msgspec.Struct, frozen=True):
+    """What is read of the mopt.json in an artefact folder."""
+
+    task: str | None = None
+    scheme: str | None = None
+
+
+def resolve(
+    target: str, wish: Wish, host: Host, *, engines: Mapping[str, Engine], schemes: Mapping[str, Scheme]
+) -> Order:
+    """Read what `target` names. Raises UsageError when it cannot be served, MoptError when it must not be."""
+    path = Path(target)
+    if path.is_dir() and (path / "run.json").is_file():
+        order = _winner(RunFolder(path))
+    elif path.suffix == ".json" and path.name != "config.json":
+        order = _planned(path)
+    else:
+        return _plain(target, wish, host, engines, schemes)
+    if wish.engine or wish.scheme:
+        raise UsageError(
+            f"`{target}` has decided engine and scheme",
+            cause=(f"{order.plan.engine} in {order.plan.scheme}",),
+            hint=("leave --engine and --scheme out, or name the model instead of the plan",),
+        )
+    return dataclasses.replace(order, plan=with_settings(order.plan, _named(wish.settings, order.plan)))
+
+
+def _winner(run: RunFolder) -> Order:
+    found = run.read(Run, "run")
+    if found is None or found.winner is None:
+        because = found.because if found else None
+        raise UsageError(
+            f"the run `{run.path.name}` chose nothing to serve",
+            cause=(because,) if because else (),
+            hint=(f"finish it with `mopt optimize --resume {run.path}`",),
+        )
+    return _candidate(run, found.winner)
+
+
+def _candidate(run: RunFolder, name: str) -> Order:
+    candidate = run.candidate(name)
+    failed = [v for v in candidate.verdicts if v.outcome == "fail"]
+    if failed:
+        raise MoptError(
+            f"`{name}` failed verification and is not served",
+            cause=tuple(v.because or f"layer {v.layer}" for v in failed),
+            hint=(f"`mopt report {run.path}` shows how far it is from the original",),
+            reference="not-verified",
+        )
+    if candidate.artifact is None:
+        raise UsageError(
+            f"the artefact of `{name}` is not in the run",
+            hint=(f"make it with `mopt optimize --resume {run.path}`",),
+        )
+    return Order(plan=candidate.plan, artifact=candidate.artifact)
+
+
+def _planned(path: Path) -> Order:
+    """A plan.json: of a run, or one whose checkpoint needs no making."""
+    plan = codec.load(path, Plan)
+    if (path.parent / "run.json").is_file():
+        return _winner(RunFolder(path.parent))
+    if path.parent.parent.name == "candidates":
+        return _candidate(RunFolder(path.parents[2]), path.parent.name)
+    if not plan.feasible or plan.path:
+        raise UsageError(
+            f"`{path}` plans an artefact that is not beside it",
+            cause=(f"it is made by {', '.join(plan.path)}",) if plan.path else ("the plan is not feasible",),
+            hint=("make it with `mopt quantize` or `mopt convert`, and serve its folder",),
+        )
+    return Order(plan=plan, artifact=models.checkpoint_artifact(models.read(plan.checkpoint)))
+
+
+def _plain(
+    target: str, wish: Wish, host: Host, engines: Mapping[str, Engine], schemes: Mapping[str, Scheme]
+) -> Order:
+    folder = Path(target)
+    model = models.read(target)
+    made = _artifact(folder, wish.scheme, model.task) if folder.is_dir() else None
+    artifact = made or models.checkpoint_artifact(model)
+    if wish.scheme and wish.scheme not in schemes:
+        raise UsageError(f"there is no scheme `{wish.scheme}`", hint=(f"known: {', '.join(schemes)}",))
+    bare = dataclasses.replace(wish, settings={})
+    plan = plain_plan(model, artifact, bare, host, engines=engines, schemes=schemes)
+    return Order(plan=with_settings(plan, _named(wish.settings, plan)), artifact=artifact)
+
+
+def _artifact(folder: Path, scheme: str | None, task: str) -> Artifact | None:
+    """An ONNX folder as the artefact that it is; None for a checkpoint. It needs no digest to be served."""
+    if not any(folder.glob("*.onnx")):
+        return None
+    facts = _facts(folder / FACTS)
+    form = "onnx_genai" if (folder / "genai_config.json").is_file() else "onnx"
+    named = scheme or facts.scheme
+    if named is None:
+        raise UsageError(
+            f"nothing says in which number format `{folder}` is",
+            cause=(f"there is no {FACTS} in it",),
+            hint=("add --scheme, for example --scheme int8",),
+        )
+    return Artifact(
+        path=str(folder.absolute()),
+        format=form,
+        scheme=named,
+        task=facts.task or ("generate" if form == "onnx_genai" else task),
+        bytes=sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()),
+        digest="",
+    )
+
+
+def _facts(path: Path) -> _Facts:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=_Facts)
+    except FileNotFoundError:
+        return _Facts()
+    except (OSError, msgspec.MsgspecError) as error:
+        raise UsageError(f"`{path}` cannot be read", cause=(str(error),)) from error
+
+
+def _named(settings: Mapping[str, str], plan: Plan) -> dict[str, str]:
+    """Settings by the name that the plan's engine has for them."""
+    has = {s.name for s in plan.settings}
+    return {
+        MINE[name] if name in MINE and MINE[name] in has else name: value for name, value in settings.items()
+    }
