@@ -17,6 +17,7 @@ from model_optimizer.facts import (
     drivers,
     formats,
     gpus,
+    memory,
     models,
     read,
     tensorrt,
@@ -36,6 +37,7 @@ FOLDERS: dict[Path, type[Fact]] = {
     COMPATIBILITY / "tensorrt_rtx": tensorrt.TensorrtRtxRelease,
     COMPATIBILITY / "tensorrt_llm": tensorrt_llm.TensorrtLlmRelease,
     COMPATIBILITY / "formats": formats.FormatFact,
+    FOLDER / "memory" / "vllm": memory.VllmMemory,
 }
 TABLES: dict[Path, dict[str, type[Fact]]] = {
     COMPATIBILITY / "cuda.toml": {"toolkit": drivers.CudaToolkit},
@@ -49,6 +51,14 @@ TABLES: dict[Path, dict[str, type[Fact]]] = {
     COMPATIBILITY / "vllm_notes.toml": {"note": vllm.NoteFact},
     COMPATIBILITY / "tensorrt_rules.toml": {"rule": tensorrt.TensorrtRule},
     COMPATIBILITY / "tensorrt_llm_rules.toml": {"rule": tensorrt_llm.TensorrtLlmRule},
+    FOLDER / "memory" / "contexts.toml": {
+        "context": memory.Context,
+        "workspace": memory.Workspace,
+        "graphs": memory.Graphs,
+        "legacy": memory.Legacy,
+        "padding": memory.Padding,
+        "visible": memory.Visible,
+    },
     FOLDER / "models" / "aliases.toml": {"alias": models.ModelAlias},
 }
 ALL = sorted([*FOLDER.rglob("*.toml"), *FOLDER.rglob("*.json")])

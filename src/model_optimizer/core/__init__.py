@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from .artifact import Artifact, MadeBy
     from .errors import HostError, MoptError, NoFeasiblePlan, ToolError, UsageError
     from .finding import Finding, Status
-    from .fit import Fit, FitQuestion, GpuMemory, Lora
+    from .fit import Fit, FitQuestion, GgufModel, GpuMemory, Lora, ReadModel
     from .host import Cpu, Gpu, Host
     from .lengths import Lengths
     from .measurement import ClientHealth, LoadPoint, Measurement, Percentiles
@@ -27,7 +27,7 @@ _HOME = {
     "artifact": "Artifact MadeBy",
     "errors": "HostError MoptError NoFeasiblePlan ToolError UsageError",
     "finding": "Finding Status",
-    "fit": "Fit FitQuestion GpuMemory Lora",
+    "fit": "Fit FitQuestion GgufModel GpuMemory Lora ReadModel",
     "host": "Cpu Gpu Host",
     "lengths": "Lengths",
     "measurement": "ClientHealth LoadPoint Measurement Percentiles",
@@ -53,10 +53,10 @@ def __getattr__(name: str) -> object:
 
 __all__ = [
     "Artifact", "AttentionKind", "Candidate", "Check", "ClientHealth", "Comparison", "Cpu", "Engine",
-    "Estimate", "Experts", "Fate", "Finding", "Fit", "FitQuestion", "Gate", "Gpu", "GpuMemory", "Host",
-    "HostError", "Launch", "LayerGroup", "Lengths", "LoadPoint", "Lora", "MadeBy", "Measurement",
+    "Estimate", "Experts", "Fate", "Finding", "Fit", "FitQuestion", "Gate", "GgufModel", "Gpu", "GpuMemory",
+    "Host", "HostError", "Launch", "LayerGroup", "Lengths", "LoadPoint", "Lora", "MadeBy", "Measurement",
     "ModelSpec", "MoptError", "Needs", "NoFeasiblePlan", "Percentiles", "Plan", "Progress",
-    "Quantization", "Record", "Rejection", "Run", "RunWorker", "Scheme", "Setting", "Slo", "Source",
-    "Spread", "Status", "Step", "Task", "Term", "Tool", "ToolError", "UsageError", "Verdict", "Weight",
-    "Workload", "worst",
+    "Quantization", "ReadModel", "Record", "Rejection", "Run", "RunWorker", "Scheme", "Setting", "Slo",
+    "Source", "Spread", "Status", "Step", "Task", "Term", "Tool", "ToolError", "UsageError", "Verdict",
+    "Weight", "Workload", "worst",
 ]  # fmt: skip

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from .model import ModelSpec
-from .plan import Setting, Term
+from .plan import Setting, Source, Term
 from .scheme import Scheme
 
 NumberFormat = Literal["bf16", "fp16", "fp32"]
@@ -23,7 +23,7 @@ class GpuMemory:
     compute_capability: tuple[int, int]
     used_bytes: int = 0
     because: str = ""
-    source: Literal["measured", "table", "derived", "assumed"] = "table"
+    source: Source = "table"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,13 +35,46 @@ class Lora:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class GgufModel:
+    """What llama.cpp needs to know of a model: bytes of each layer, and what its cache holds a token.
+
+    `input_bytes` is the embedding, `output_bytes` the head and last norm (a tied embedding is loaded a
+    second time for it). `kv_widths` are the numbers of keys and values together a token and layer.
+    `because` says where the sizes are from.
+    """
+
+    name: str
+    architecture: str
+    layers: tuple[int, ...]
+    input_bytes: int
+    output_bytes: int
+    kv_widths: tuple[int, ...]
+    hidden_size: int
+    intermediate_size: int
+    vocab_size: int
+    max_position: int | None = None
+    window: int | None = None
+    format: str = "gguf"
+    because: str = ""
+    source: Source = "measured"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadModel:
+    """What stands behind the name of a model. `gguf` is set for a GGUF file, which says less of the model."""
+
+    spec: ModelSpec
+    gguf: GgufModel | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FitQuestion:
     """One engine process a GPU. What is None takes the default of the engine's version.
 
     `scheme` is the number format of the weights when it is not that of the checkpoint. `vram_bytes` is
     a budget for all that the process takes, instead of `gpu_memory_utilization`. `offload_bytes` is host
     memory for KV cache. `gpu_layers` is how many layers llama.cpp puts on the GPU, None for all.
-    `warm` is a start that finds its compiled graphs in the cache.
+    `warm` is a start that finds its compiled graphs in the cache. `gguf` is the file that llama.cpp reads.
     """
 
     model: ModelSpec
@@ -53,6 +86,7 @@ class FitQuestion:
     kv_cache_dtype: str = "auto"
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
+    data_parallel: int = 1
     max_model_len: int | None = None
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
@@ -64,6 +98,7 @@ class FitQuestion:
     draft: ModelSpec | None = None
     offload_bytes: int = 0
     gpu_layers: int | None = None
+    gguf: GgufModel | None = None
     warm: bool = False
     env: Mapping[str, str] = field(default_factory=dict[str, str])
 

@@ -1,0 +1,133 @@
+"""Options that say what a model is served on and how, alike in every command that plans for GPUs."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import click
+
+from model_optimizer.cli.options import BytesType, PositiveFloat, together
+from model_optimizer.core import UsageError
+
+
+class EngineType(click.ParamType[Any]):
+    """`vllm`, `vllm==0.25.1`."""
+
+    name = "ENGINE[==VERSION]"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str | None]:
+        if isinstance(value, tuple):
+            return cast("tuple[str, str | None]", value)
+        name, _, version = str(value).partition("==")
+        if not name.strip() or ("==" in value and not version.strip()):
+            raise UsageError(f"`{value}` is not an engine", hint=("write for example vllm==0.25.1",))
+        return name.strip(), version.strip() or None
+
+
+class GpusType(click.ParamType[Any]):
+    """`4`, or `4xL20`: (count, name)."""
+
+    name = "N|NxNAME"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, str | None]:
+        if isinstance(value, tuple):
+            return cast("tuple[int, str | None]", value)
+        if "," in value or "+" in value:
+            raise UsageError(
+                f"`--gpus {value}` names several kinds",
+                cause=("engines divide a model evenly, so all GPUs of it must be alike",),
+                hint=("ask about each kind by itself",),
+            )
+        found = re.fullmatch(r"\s*(\d{1,6})\s*(?:[x×*]\s*(\S.*?))?\s*", value, re.IGNORECASE)
+        if not found or int(found[1]) < 1:
+            raise UsageError(f"`--gpus {value}` is not a number of GPUs", hint=("write 4 or 4xL20",))
+        return int(found[1]), found[2]
+
+
+def environment(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> Mapping[str, str]:
+    """`NAME=VALUE` pairs."""
+    found: dict[str, str] = {}
+    for pair in values:
+        name, equals, value = pair.partition("=")
+        if not equals or not re.fullmatch(r"[A-Z][A-Z0-9_]*", name):
+            raise UsageError(f"`--env {pair}` is not NAME=VALUE")
+        found[name] = value
+    return found
+
+
+POSITIVE = click.IntRange(min=1)
+
+gpu = together(
+    click.option(
+        "--gpu", metavar="NAME", help="For example h100 or `4060 laptop`; this machine's if left out."
+    ),
+    click.option("--gpus", type=GpusType(), help="How many, or 4xNAME."),
+    click.option("--vram", type=BytesType(), help="GPU memory that one process may take, for example 8GiB."),
+    click.option("--reserve", type=BytesType(), help="What a display and other processes hold on each GPU."),
+)
+
+parallel = together(
+    click.option("--tp", type=POSITIVE, help="Tensor parallelism: GPUs that share each layer."),
+    click.option("--pp", type=POSITIVE, help="Pipeline parallelism: stages of layers."),
+    click.option("--dp", type=POSITIVE, help="Data parallelism: engines side by side."),
+)
+
+engine = together(
+    click.option("--engine", type=EngineType(), help="vllm==0.25.1, llama.cpp, onnxruntime."),
+    click.option("--scheme", help="Number format of the weights; that of the checkpoint by default."),
+    click.option("--dtype", type=click.Choice(["auto", "bf16", "fp16", "fp32"]), default="auto"),
+    click.option("--kv-cache-dtype", default="auto", show_default=True, help="auto, fp8, q8_0 (llama.cpp)."),
+    click.option("--max-model-len", type=POSITIVE, help="Longest request, prompt and answer together."),
+    click.option("--max-num-seqs", type=POSITIVE, help="Sequences in one step."),
+    click.option("--max-num-batched-tokens", type=POSITIVE, help="Tokens in one step."),
+    click.option("--gpu-memory-utilization", type=PositiveFloat(), help="Share that vLLM may fill."),
+    click.option("--block-size", type=POSITIVE, help="Tokens in a block of the KV cache."),
+    click.option("--enforce-eager", is_flag=True, help="No compilation and no CUDA graphs."),
+    click.option("--env", multiple=True, callback=environment, metavar="NAME=VALUE", help="For the engine."),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parallel:
+    """Numbers of GPUs that go together."""
+
+    tensor: int
+    pipeline: int
+    data: int
+
+    @property
+    def gpus(self) -> int:
+        return self.tensor * self.pipeline * self.data
+
+
+def divide(gpus: tuple[int, str | None] | None, tp: int | None, pp: int | None, dp: int | None) -> Parallel:
+    """GPUs that nothing is said about share the layers. UsageError when the numbers contradict each other."""
+    said = (tp or 1) * (pp or 1) * (dp or 1)
+    if gpus is None:
+        return Parallel(tensor=tp or 1, pipeline=pp or 1, data=dp or 1)
+    count = gpus[0]
+    if count % said:
+        raise UsageError(
+            f"--tp, --pp and --dp take {said} GPUs, --gpus says {count}",
+            hint=("leave --gpus out, or make the products equal",),
+        )
+    if tp is None:
+        return Parallel(tensor=count // said, pipeline=pp or 1, data=dp or 1)
+    if dp is None:
+        return Parallel(tensor=tp, pipeline=pp or 1, data=count // said)
+    if count != said:
+        raise UsageError(f"--tp, --pp and --dp take {said} GPUs, --gpus says {count}")
+    return Parallel(tensor=tp, pipeline=pp or 1, data=dp)
+
+
+def gpu_name(gpu: str | None, gpus: tuple[int, str | None] | None) -> str | None:
+    """The name under --gpu, or behind --gpus. UsageError when both name one."""
+    inner = gpus[1] if gpus else None
+    if gpu and inner and gpu.strip().lower() != inner.strip().lower():
+        raise UsageError(f"--gpu says `{gpu}`, --gpus says `{inner}`", hint=("name it once",))
+    return gpu or inner

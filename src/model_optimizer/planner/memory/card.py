@@ -1,0 +1,86 @@
+"""The memory of a card: of one that is named, of one in a host, or of the host itself."""
+
+from model_optimizer.core import Gpu, GpuMemory, Host, HostError, MoptError, UsageError
+from model_optimizer.core.units import show_bytes
+from model_optimizer.facts import gpus, memory
+
+
+def named(name: str, *, used_bytes: int | None = None) -> GpuMemory:
+    """A GPU of the facts. UsageError when the name fits none or several, MoptError for one without CUDA."""
+    match = gpus.match(name)
+    fact = match.fact
+    if fact.compute_capability is None:
+        raise MoptError(
+            f"{fact.name} runs none of the engines that are modelled here",
+            cause=(fact.unsupported or f"{fact.vendor} {fact.architecture} has no CUDA",),
+            hint=("llama.cpp runs there with Vulkan or ROCm; its memory is that of the file and its cache",),
+            reference="gpu-unsupported",
+        )
+    total, row = memory.visible(fact)
+    if row is None:
+        because = "as CUDA shows it"
+    else:
+        because = f"{row.share:.1%} of {show_bytes(fact.memory_bytes)}, as of cards like it"
+    if match.because:
+        because += f"; {match.because}"
+    return GpuMemory(
+        name=fact.name,
+        total_bytes=total,
+        compute_capability=fact.compute_capability,
+        used_bytes=used_bytes or 0,
+        because=because,
+        source="table" if row is None else "assumed",
+    )
+
+
+def of_host(host: Host, *, used_bytes: int | None = None) -> GpuMemory:
+    """The GPUs of a host, of which the fullest counts. HostError when it has none, or different ones."""
+    if not host.gpus:
+        known = "there is no GPU here" if host.gpus is not None else "the GPUs here could not be read"
+        raise HostError(
+            known, hint=("name one with --gpu, for example --gpu h100", "`mopt facts gpu` lists them"),
+            reference="no-gpu",
+        )  # fmt: skip
+    if len({gpu.name for gpu in host.gpus}) > 1:
+        raise UsageError(
+            "the GPUs of this host differ",
+            cause=tuple(gpu.name for gpu in host.gpus),
+            hint=("name the one that is meant with --gpu",),
+        )
+    gpu = max(host.gpus, key=_used)
+    total, capability = gpu.memory_bytes, gpu.compute_capability
+    because = "as the driver shows it"
+    if total is None or capability is None:
+        fact = gpus.find(gpu.name)
+        total = total or memory.visible(fact)[0]
+        capability = capability or fact.compute_capability or (0, 0)
+        because = f"not read completely; the rest is that of {fact.name}"
+    return GpuMemory(
+        name=gpu.name,
+        total_bytes=total,
+        compute_capability=capability,
+        used_bytes=_used(gpu) if used_bytes is None else used_bytes,
+        because=because,
+        source="measured",
+    )
+
+
+def _used(gpu: Gpu) -> int:
+    if gpu.memory_bytes is None or gpu.memory_free_bytes is None:
+        return 0
+    return max(0, gpu.memory_bytes - gpu.memory_free_bytes)
+
+
+def host_memory(host: Host, *, used_bytes: int | None = None) -> GpuMemory:
+    """The memory that an engine on the CPU may take. HostError when it could not be read."""
+    total = host.memory_available_bytes or host.memory_bytes
+    if total is None:
+        raise HostError("the memory of this machine could not be read", hint=("pass --vram",))
+    return GpuMemory(
+        name="host memory",
+        total_bytes=total,
+        compute_capability=(0, 0),
+        used_bytes=used_bytes or 0,
+        because="what the system has available",
+        source="measured",
+    )
