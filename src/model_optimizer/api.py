@@ -30,14 +30,14 @@ from model_optimizer.core.paths import Order, Work
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from model_optimizer.core import Scheme, Tool
+    from model_optimizer.core import Fit, FitQuestion, GpuMemory, ReadModel, Scheme, Tool
     from model_optimizer.flow.wiring import Choices, Wiring
     from model_optimizer.planner import Options
     from model_optimizer.system.runs import RunFolder
 
 __all__ = [
-    "Optimization", "candidates", "doctor", "load_host", "make", "optimize", "plan_making", "probe", "resume",
-    "save", "verify",
+    "Optimization", "candidates", "doctor", "fit", "gpu_memory", "load_host", "make", "optimize",
+    "plan_making", "probe", "read_model", "resume", "save", "scheme", "verify",
 ]  # fmt: skip
 
 
@@ -65,6 +65,65 @@ def doctor(host: Host) -> "Sequence[Finding]":
     from model_optimizer.doctor import examine
 
     return examine(host, plugins.load_all("model_optimizer.doctor.checks"))
+
+
+def read_model(reference: str) -> "ReadModel":
+    """A model by hub id, folder, config.json or .gguf file. UsageError when it is none."""
+    from model_optimizer.core import ReadModel
+
+    if reference.strip().lower().endswith(".gguf"):
+        from model_optimizer.system import gguf_header
+
+        found = gguf_header.model(Path(reference.strip()).expanduser())
+        return ReadModel(spec=gguf_header.spec(found), gguf=found)
+    from model_optimizer.system import models
+
+    return ReadModel(spec=models.read(reference))
+
+
+def scheme(name: str) -> "Scheme":
+    """A number format by its name. UsageError lists those there are."""
+    return plugins.load("model_optimizer.schemes", name).SCHEME
+
+
+def gpu_memory(
+    name: str | None, *, engine: str = "vllm", host: Host | None = None, used_bytes: int | None = None
+) -> "GpuMemory":
+    """The memory that an engine works in: of the GPU named, else of this machine or the host given.
+
+    For engines that run on a CPU it is the host's own. HostError when there is no GPU.
+    """
+    from model_optimizer.planner import fit as room
+    from model_optimizer.planner.memory import card
+
+    found = room.engine_name(engine)
+    if name is not None:
+        return card.named(name, used_bytes=used_bytes)
+    known = plugins.names("model_optimizer.engines")
+    if found in known and "gpu" not in plugins.load("model_optimizer.engines", found).DEVICES:
+        return card.host_memory(host or probe(), used_bytes=used_bytes)
+    return card.of_host(host or probe(), used_bytes=used_bytes)
+
+
+def fit(question: "FitQuestion") -> "Fit":
+    """Whether an engine starts with this model on this memory, and what its KV cache will be.
+
+    UsageError for numbers that contradict the model, and for an engine whose memory is not modelled.
+    """
+    from model_optimizer.planner import fit as room
+
+    name = room.engine_name(question.engine)
+    question = dataclasses.replace(question, engine=name)
+    if name in room.MODELLED or name not in plugins.names("model_optimizer.engines"):
+        return room.fit(question)
+    chosen = question.scheme or scheme(_own_scheme(question.model))
+    return room.fit(question, scheme=chosen, memory=plugins.load("model_optimizer.engines", name).memory)
+
+
+def _own_scheme(model: ModelSpec) -> str:
+    """The scheme that a checkpoint is in; 32 bits where that is not one of ours."""
+    own = model.quantization.scheme if model.quantization else model.dtype
+    return own if own in plugins.names("model_optimizer.schemes") else "fp32"
 
 
 def plan_making(model: str, *, scheme: str | None = None, to: str | None = None) -> Work:
