@@ -20,6 +20,7 @@ from model_optimizer.facts import (
     memory,
     models,
     read,
+    speed,
     tensorrt,
     tensorrt_llm,
     vllm,
@@ -31,6 +32,8 @@ COMPATIBILITY = FOLDER / "compatibility"
 
 # What a file holds: the kind of its only row, or the kind of each `[[table]]`.
 FOLDERS: dict[Path, type[Fact]] = {
+    FOLDER / "speed/kernels": speed.Generation,
+    FOLDER / "speed/engines": speed.EngineSpeed,
     FOLDER / "gpus": gpus.GpuFact,
     COMPATIBILITY / "vllm": vllm.VllmRelease,
     COMPATIBILITY / "tensorrt": tensorrt.TensorrtRelease,
@@ -60,6 +63,7 @@ TABLES: dict[Path, dict[str, type[Fact]]] = {
         "visible": memory.Visible,
     },
     FOLDER / "models" / "aliases.toml": {"alias": models.ModelAlias},
+    FOLDER / "speed/accuracy.toml": {"accuracy": speed.Accuracy},
 }
 ALL = sorted([*FOLDER.rglob("*.toml"), *FOLDER.rglob("*.json")])
 # Fields that the loader fills in.
@@ -75,11 +79,14 @@ def rows_of(path: Path) -> list[tuple[dict[str, Any], type[Fact]]]:
     if path in TABLES:
         assert set(raw) <= set(TABLES[path]), f"{path.name} has a table that nothing reads"
         return [(row, TABLES[path][name]) for name, rows in raw.items() for row in rows]
+    if path == FOLDER / "speed/shared.toml":
+        return [(raw, speed.Shared)]
     assert path.parent in FOLDERS, (
         f"nothing reads {path.relative_to(FOLDER)}: list it at the top of this test"
     )
     kind = FOLDERS[path.parent]
     nested = [(row, formats.VllmSupport) for row in raw.get("vllm", [])] if kind is formats.FormatFact else []
+    nested += [(row, speed.Overhead) for row in raw.get("release", []) if kind is speed.EngineSpeed]
     return [(raw, kind), *nested]
 
 

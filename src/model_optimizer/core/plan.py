@@ -40,7 +40,13 @@ class Spread:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimate:
-    """What is predicted. `interval` maps a field to the ends of its 80 % interval."""
+    """What is predicted. `interval` maps a field to the ends of its 80 % interval.
+
+    Times of a distribution have their interval at the mean under `tpot_ms`, and at each place under
+    `tpot_ms.p99`. `because` says why a field is null. `bound` is what limits: memory bandwidth, compute,
+    launch overhead, network, or KV capacity. `settings` are what the numbers hold for, `step_ms` what a mean
+    step of the engine is spent on, `notes` what a reader must know to use them.
+    """
 
     memory: tuple[Term, ...] = ()
     ttft_ms: Spread = field(default_factory=Spread)
@@ -53,6 +59,10 @@ class Estimate:
     bound: str | None = None
     provenance: str = "assumed"
     interval: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+    because: Mapping[str, str] = field(default_factory=dict[str, str])
+    settings: tuple[Setting, ...] = ()
+    step_ms: Mapping[str, float] = field(default_factory=dict[str, float])
+    notes: tuple[str, ...] = ()
 
     @property
     def memory_bytes(self) -> int:

@@ -1,0 +1,210 @@
+"""How fast kernels run beside the peaks of a GPU, and what an engine adds to each step.
+
+`kernels/<generation>.toml` holds a few constants a GPU generation and number format, fitted to measured
+kernel times; `engines/<engine>.toml` holds what the engine's own work costs, by release. Each file says what
+it was fitted on, and evidence/speed-model/ holds the rows and the errors. Formulas stand in planner/speed/.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+
+from model_optimizer.core import UsageError
+from model_optimizer.facts import read
+from model_optimizer.facts.fact import Fact
+from model_optimizer.facts.versions import key
+
+_FOLDER = read.ROOT / "speed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kernel:
+    """One kind of matrix product. `bandwidth` and `compute` are shares of the GPU's peaks that it reaches.
+
+    `blend` is how memory and computation overlap: 1 means one after the other, a large number that only
+    the longer one counts. `spread` is how evenly tokens fall on the experts of a mixture, 1 being even.
+    `error` is the median of |log(predicted / measured)| of the fit.
+    """
+
+    launch_us: float
+    bandwidth: float
+    compute: float
+    blend: float
+    spread: float = 1.0
+    error: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecodeAttention:
+    """Reads the KV cache of a batch, one new token a sequence."""
+
+    launch_us: float
+    per_sequence_us: float
+    bandwidth: float
+    blend: float = 1.0
+    error: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrefillAttention:
+    """`pad_tokens` is the work that every query token does beside its own keys."""
+
+    launch_us: float
+    compute: float
+    pad_tokens: float
+    error: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllReduce:
+    """`bandwidth` is a share of what the link moves in one direction."""
+
+    launch_us: float
+    bandwidth: float
+    error: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation(Fact):
+    """The kernels of one GPU generation, by number format; `all_reduce` by number of GPUs.
+
+    `watts_per_tflops` is the power limit of the GPU that was measured over its 16-bit peak.
+    `borrowed` says from where, when nothing was measured on this generation.
+    """
+
+    generation: str
+    compute_capability: tuple[int, int]
+    measured_on: str
+    watts_per_tflops: float
+    borrowed: str | None = None
+    gemm: Mapping[str, Kernel]
+    moe: Mapping[str, Kernel] = field(default_factory=dict[str, Kernel])
+    decode_attention: Mapping[str, DecodeAttention]
+    prefill_attention: Mapping[str, PrefillAttention]
+    all_reduce: Mapping[str, AllReduce] = field(default_factory=dict[str, AllReduce])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overhead(Fact):
+    """What an engine adds to the work of the GPU, from release `since` on.
+
+    Between two steps the GPU waits `gap_ms`. A step costs the host `step_ms`, and `sequence_us` for each
+    sequence in it; with `overlap` the host does that while the GPU computes the step before, so that only
+    the longer of the two counts. `captured_tokens` is the largest batch that CUDA graphs cover; a larger one
+    costs the host `layer_us` a layer, and without graphs (`--enforce-eager`) each costs `eager_layer_us`. A
+    request costs `frontend_ms` and `frontend_token_us` a prompt token before the engine sees it.
+    """
+
+    since: str
+    gap_ms: float
+    step_ms: float
+    sequence_us: float
+    overlap: bool
+    captured_tokens: int
+    layer_us: float
+    eager_layer_us: float
+    frontend_ms: float
+    frontend_token_us: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineSpeed(Fact):
+    """All releases of an engine, oldest first. `assumed` is said on screens when nothing was measured."""
+
+    engine: str
+    assumed: str | None = None
+    release: tuple[Overhead, ...]
+
+    def at(self, version: str | None) -> Overhead:
+        """The row that holds for a release; the newest when None, the oldest for one before it."""
+        if version is None:
+            return self.release[-1]
+        rows = [row for row in self.release if key(row.since) <= key(version)]
+        return rows[-1] if rows else self.release[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shared(Fact):
+    """Constants that hold for all generations, fitted to servers and not to kernels.
+
+    `sustained` is the share of a kernel's measured rate of computation that is left under a server's steady
+    load. A GPU with more power for its peak than the one of its generation that was measured reaches a larger
+    share of it, by the root of the ratio of both, up to `compute_ceiling`. `weight_only_*` are the rate and
+    the bandwidth of 16-bit products whose weights are expanded on the fly, as shares of those of plain 16-bit
+    products. `pass_us` is the time of one elementwise kernel in a CUDA graph, `passes` how many a layer has,
+    `pass_bandwidth` the share of the peak that they reach.
+    """
+
+    sustained: float
+    compute_ceiling: float
+    weight_only_compute: float
+    weight_only_bandwidth: float
+    weight_only_launch_us: float
+    passes: float
+    pass_us: float
+    pass_bandwidth: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy(Fact):
+    """The half-width of an 80 % interval, as |log(predicted / measured)|, by quantity.
+
+    `kind` is where the steps come from: `measured`, `tables`, `roofline` (this generation was measured),
+    `roofline-borrowed`. `burst` is of loads that arrive at once.
+    """
+
+    kind: str
+    tpot: float
+    throughput: float
+    ttft: float
+    burst_tpot: float
+    burst_throughput: float
+    points: int
+
+
+@cache
+def generation(compute_capability: tuple[int, int]) -> Generation:
+    """The kernels of a GPU, else those of the nearest generation that came before it, marked as borrowed."""
+    known = {read.toml_head(path, _Identity).compute_capability: path for path in _kernel_files()}
+    if compute_capability in known:
+        return read.toml(known[compute_capability], Generation)
+    before = [c for c in known if c <= compute_capability]
+    found = read.toml(known[max(before, default=min(known))], Generation)
+    return replace(found, borrowed=found.borrowed or found.measured_on)
+
+
+@cache
+def engine(name: str) -> EngineSpeed:
+    """What an engine adds. UsageError lists the engines that are known."""
+    path = _FOLDER / "engines" / f"{name}.toml"
+    if not name.isidentifier() or not path.is_file():
+        known = ", ".join(engines())
+        raise UsageError(f"there is no speed of the engine `{name}` in the facts", hint=(f"known: {known}",))
+    return read.toml(path, EngineSpeed)
+
+
+def engines() -> tuple[str, ...]:
+    """The engines whose own cost is known, sorted; opens no file."""
+    return tuple(sorted(path.stem for path in (_FOLDER / "engines").glob("*.toml")))
+
+
+@cache
+def shared() -> Shared:
+    return read.toml(_FOLDER / "shared.toml", Shared)
+
+
+@cache
+def accuracy(kind: str) -> Accuracy:
+    """How wrong predictions of a kind were on servers that no constant was fitted to."""
+    rows = read.toml_rows(_FOLDER / "accuracy.toml", "accuracy", Accuracy)
+    return next(row for row in rows if row.kind == kind)
+
+
+def _kernel_files() -> tuple[Path, ...]:
+    return tuple(sorted((_FOLDER / "kernels").glob("*.toml")))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Identity:
+    compute_capability: tuple[int, int]

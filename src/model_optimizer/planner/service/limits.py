@@ -1,0 +1,22 @@
+"""What bounds the batch of an engine, and what it reuses."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """`max_num_seqs` and `max_num_batched_tokens` as vLLM names them. `kv_cache_tokens` is what the KV cache
+    of one replica holds, None when it is not known and taken as enough.
+
+    `cached_tokens` of each prompt are found in the prefix cache. `chunked` is chunked prefill: without it a
+    prompt is computed in one step of its own. `frontend_ms` and `frontend_token_us` pass before the engine
+    sees a request.
+    """
+
+    max_num_seqs: int = 256
+    max_num_batched_tokens: int = 8192
+    kv_cache_tokens: int | None = None
+    cached_tokens: int = 0
+    chunked: bool = True
+    frontend_ms: float = 0.0
+    frontend_token_us: float = 0.0
