@@ -15,7 +15,20 @@ if TYPE_CHECKING:
     from .lengths import Lengths
     from .measurement import ClientHealth, LoadPoint, Measurement, Percentiles
     from .model import AttentionKind, Experts, LayerGroup, ModelSpec, Quantization, Task, Weight
-    from .plan import Estimate, Plan, Rejection, Setting, Source, Spread, Term
+    from .plan import (
+        Cost,
+        Crossover,
+        Derivation,
+        Estimate,
+        Link,
+        Nearest,
+        Plan,
+        Rejection,
+        Setting,
+        Source,
+        Spread,
+        Term,
+    )
     from .protocols import Check, Engine, Launch, Needs, Progress, RunWorker, Tool
     from .record import Candidate, Fate, Record
     from .run import Run, Step
@@ -32,7 +45,7 @@ _HOME = {
     "lengths": "Lengths",
     "measurement": "ClientHealth LoadPoint Measurement Percentiles",
     "model": "AttentionKind Experts LayerGroup ModelSpec Quantization Task Weight",
-    "plan": "Estimate Plan Rejection Setting Source Spread Term",
+    "plan": "Cost Crossover Derivation Estimate Link Nearest Plan Rejection Setting Source Spread Term",
     "protocols": "Check Engine Launch Needs Progress RunWorker Tool",
     "record": "Candidate Fate Record",
     "run": "Run Step",
@@ -52,11 +65,11 @@ def __getattr__(name: str) -> object:
 
 
 __all__ = [
-    "Artifact", "AttentionKind", "Candidate", "Check", "ClientHealth", "Comparison", "Cpu", "Engine",
-    "Estimate", "Experts", "Fate", "Finding", "Fit", "FitQuestion", "Gate", "GgufModel", "Gpu", "GpuMemory",
-    "Host", "HostError", "Launch", "LayerGroup", "Lengths", "LoadPoint", "Lora", "MadeBy", "Measurement",
-    "ModelSpec", "MoptError", "Needs", "NoFeasiblePlan", "Percentiles", "Plan", "Progress",
-    "Quantization", "ReadModel", "Record", "Rejection", "Run", "RunWorker", "Scheme", "Setting", "Slo",
-    "Source", "Spread", "Status", "Step", "Task", "Term", "Tool", "ToolError", "UsageError", "Verdict",
-    "Weight", "Workload", "worst",
+    "Artifact", "AttentionKind", "Candidate", "Check", "ClientHealth", "Comparison", "Cost", "Cpu",
+    "Crossover", "Derivation", "Engine", "Estimate", "Experts", "Fate", "Finding", "Fit", "FitQuestion",
+    "Gate", "GgufModel", "Gpu", "GpuMemory", "Host", "HostError", "Launch", "LayerGroup", "Lengths",
+    "Link", "LoadPoint", "Lora", "MadeBy", "Measurement", "ModelSpec", "MoptError", "Nearest", "Needs",
+    "NoFeasiblePlan", "Percentiles", "Plan", "Progress", "Quantization", "ReadModel", "Record",
+    "Rejection", "Run", "RunWorker", "Scheme", "Setting", "Slo", "Source", "Spread", "Status", "Step",
+    "Task", "Term", "Tool", "ToolError", "UsageError", "Verdict", "Weight", "Workload", "worst",
 ]  # fmt: skip

@@ -81,8 +81,74 @@ class Rejection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Link:
+    """One link of the chain from a model to a GPU: does it hold? None when that could not be found out."""
+
+    name: str
+    holds: bool | None
+    says: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Derivation:
+    """One decision as a page of a notebook has it: what bounds it, the formula, its numbers, what follows."""
+
+    title: str
+    constraint: str
+    formula: str = ""
+    numbers: str = ""
+    conclusion: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossover:
+    """From the load `above` on (in `unit`), another combination needs fewer GPUs."""
+
+    above: float
+    unit: str
+    engine: str
+    scheme: str
+    parallel: str
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What the plan costs by the price file. Tokens are those of the load that was asked for.
+
+    `break_even_tokens_per_day` is where it costs what the hosted API would; `because` shows the arithmetic.
+    """
+
+    currency: str
+    per_hour: float
+    per_million_output_tokens: float | None = None
+    per_million_input_tokens: float | None = None
+    per_million_tokens: float | None = None
+    hosted_per_hour: float | None = None
+    break_even_tokens_per_day: float | None = None
+    because: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nearest:
+    """A plan that is feasible after one change: `axis` is what changes, `change` how."""
+
+    axis: str
+    change: str
+    plan: "Plan"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """One way to serve one model. `path` names the tools that make the checkpoint, in order."""
+    """One way to serve one model. `path` names the tools that make the checkpoint, in order.
+
+    When it is not feasible, `binding` names the constraint that cannot be kept and `short_by` how far off
+    it is, in `short_by_unit`; `nearest` holds what would be feasible. `prepare` are commands that make the
+    checkpoint, `links` the chain from model to GPU, `branch` the way through the decision tree.
+    """
 
     feasible: bool = True
     model: str
@@ -109,6 +175,17 @@ class Plan:
     rejected: tuple[Rejection, ...] = ()
     command: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    binding: str | None = None
+    short_by: float | None = None
+    short_by_unit: str | None = None
+    nearest: "tuple[Nearest, ...]" = ()
+    prepare: tuple[tuple[str, ...], ...] = ()
+    links: tuple[Link, ...] = ()
+    branch: tuple[str, ...] = ()
+    derivations: tuple[Derivation, ...] = ()
+    crossover: tuple[Crossover, ...] = ()
+    cost: Cost | None = None
+    notes: tuple[str, ...] = ()
 
     def setting(self, name: str) -> str | None:
         """The value of a setting by name, None when the plan leaves it to the engine."""
