@@ -123,6 +123,16 @@ def test_every_measured_number_has_a_source() -> None:
             assert found.source.startswith("\nmeasured") or found.source.startswith("measured")
 
 
+def test_activations_are_those_of_the_prompts_that_are_read_at_once() -> None:
+    model = sample_model("generate")
+    each = 8 * 4096 + 12 * 1024
+    assert (
+        term(onnxruntime.memory(model, fp32.SCHEME, workload("generate", 4)), "activations") == 4 * 128 * each
+    )
+    many = term(onnxruntime.memory(model, fp32.SCHEME, workload("generate", 32)), "activations")
+    assert many == 2048 * each
+
+
 # -- settings
 
 

@@ -76,6 +76,11 @@ def prefill_tokens(model: ModelSpec) -> int:
     return max(64, min(2048, 1 << max(0, affordable.bit_length() - 1)))
 
 
+def batch_tokens(work: Workload, limit: int) -> int:
+    """Prompt tokens that one step of this workload computes at most, padded, where `limit` are allowed."""
+    return min(limit, running(work) * work.prompt_tokens.quantile(MOST_OF_ALL))
+
+
 def kv_bytes(model: ModelSpec, tokens: int, bits: int) -> int:
     """KV cache and recurrent state of one request; a window remembers no more than its length."""
     total = 0

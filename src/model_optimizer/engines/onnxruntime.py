@@ -28,11 +28,12 @@ def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]
     """Bytes of the server's processes under this workload."""
     runtime = a.process("onnxruntime", work.task)
     if work.task != "generate":
-        return (_embed_weights(model, scheme), _hidden(model, EMBED_BATCH_TOKENS), runtime)
+        tokens = a.batch_tokens(work, EMBED_BATCH_TOKENS)
+        return (_embed_weights(model, scheme), _hidden(model, tokens), runtime)
     return (
         _generate_weights(model, scheme),
         a.kv_cache(model, work, KV_BITS, a.running(work)),
-        _logits(model),
+        _logits(model, a.batch_tokens(work, a.prefill_tokens(model))),
         runtime,
     )
 
@@ -118,8 +119,7 @@ def _embed_weights(model: ModelSpec, scheme: Scheme) -> Term:
     )
 
 
-def _logits(model: ModelSpec) -> Term:
-    tokens = a.prefill_tokens(model)
+def _logits(model: ModelSpec, tokens: int) -> Term:
     each = 2 * a.FLOAT_BYTES * model.vocab_size + 3 * a.FLOAT_BYTES * model.intermediate_size
     return Term(
         name="activations",
