@@ -1,8 +1,10 @@
-"""Run a checkpoint in PyTorch, in float32, over texts: the truth that others are compared with.
+"""Run a checkpoint in PyTorch over texts; in float32 it is the truth that others are compared with.
 
 Request: `model` (folder), `task` (generate, embed, rerank), `samples` (JSONL), `out` (file of outputs, see
-_outputs.py), `top_k`, `max_tokens`, and `at`: null, or the reference's outputs when this checkpoint is
-itself the candidate, whose token ids are then used.
+_outputs.py), `top_k`, `max_tokens`, `dtype` (float32, bfloat16, float16; default float32), and `at`: null, or
+the reference's outputs when this checkpoint is itself the candidate, whose token ids are then used. A
+candidate's attention is the one that transformers chooses for it, as when it is served; the truth has the
+plain one.
 
 Texts run one at a time, so that no padding can touch the truth. Code that lies in the folder is never
 run, pickled weights are refused, and a tensor that the checkpoint lacks is an error: the library would fill
@@ -46,8 +48,9 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
 
     samples = _outputs.read_samples(request["samples"])
     reference = _outputs.Outputs(request["at"]) if request.get("at") else None
-    progress("load the model in float32")
-    model = load(folder, request["task"], pooling)
+    dtype = request.get("dtype") or "float32"
+    progress(f"load the model in {dtype}")
+    model = load(folder, request["task"], pooling, dtype, plain=reference is None)
     tokenizer = _outputs.load_tokenizer(folder)
     longest = min(request["max_tokens"], most_tokens(folder, config))
     mine = _outputs.tokenize(tokenizer, samples, longest)
@@ -56,7 +59,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         arrays = _run(model, tokens, request, pooling, reference)
     about = {
         "engine": f"torch {torch.__version__}, transformers {transformers.__version__}",
-        "dtype": "float32",
+        "dtype": dtype,
         "quantized": False,
         "pad_id": tokenizer.pad_token_id or 0,
         "padding_side": tokenizer.padding_side,
@@ -69,8 +72,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     return {"texts": len(tokens), "tokens": sum(len(text.ids) for text in tokens)}
 
 
-def load(folder: Path, task: str, pooling: str) -> Any:
-    """The model in float32, every tensor of it from the checkpoint."""
+def load(folder: Path, task: str, pooling: str, dtype: str = "float32", *, plain: bool = True) -> Any:
+    """The model in one float type, every tensor of it from the checkpoint; `plain` has eager attention."""
     import torch
     import transformers
 
@@ -83,15 +86,23 @@ def load(folder: Path, task: str, pooling: str) -> Any:
         fail(
             "task", f"a model for `{task}` cannot be run by this worker", hint=[f"known: {', '.join(kinds)}"]
         )
+    types = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
+    if dtype not in types:
+        fail(
+            "dtype",
+            f"PyTorch does not run a checkpoint in `{dtype}` here",
+            hint=[f"known: {', '.join(types)}"],
+        )
+    chosen = {"attn_implementation": "eager"} if plain else {}
     try:
         model, info = kinds[task].from_pretrained(
             str(folder),
-            dtype=torch.float32,
+            dtype=types[dtype],
             trust_remote_code=False,
             local_files_only=True,
             use_safetensors=True,
-            attn_implementation="eager",
             output_loading_info=True,
+            **chosen,
         )
     except (OSError, ValueError, RuntimeError, KeyError, ImportError, AttributeError) as error:
         _explain_load(folder, error)
@@ -113,7 +124,7 @@ def _explain_load(folder: Path, error: Exception) -> NoReturn:
         )
     fail(
         "broken-checkpoint",
-        f"`{folder.name}` cannot be loaded in float32",
+        f"`{folder.name}` cannot be loaded",
         [_outputs.first_line(error)],
         ["check that config.json belongs to these weights"],
     )
@@ -190,7 +201,7 @@ def _forward(model: Any, tokens: list[_outputs.Tokens], wanted: str) -> Iterator
             inputs["token_type_ids"] = torch.from_numpy(text.types.astype("int64"))[None]
         if "use_cache" in accepted:
             inputs["use_cache"] = False  # pyright: ignore[reportArgumentType]
-        yield getattr(model(**inputs), wanted).numpy()
+        yield getattr(model(**inputs), wanted).float().numpy()
 
 
 if __name__ == "__main__":
