@@ -1,8 +1,9 @@
 """Is it right? Layers of verification; each is one function from artefacts to a Verdict."""
 
-from .model import verify_model
+from .endpoint import Endpoint
+from .model import run_reference, verify_model
 
 LAYERS = ("model",)
 """The layers that exist today; `core.verdict.Layer` names all that are planned."""
 
-__all__ = ["LAYERS", "verify_model"]
+__all__ = ["LAYERS", "Endpoint", "run_reference", "verify_model"]

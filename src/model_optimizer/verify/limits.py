@@ -22,6 +22,9 @@ in 99 % of rows. An absolute limit would mean another thing at every size of log
 float16 at 1 to 2, and an eighth of one at 8 to 16. Seen on models of two layers: 4 to 14 units of float32, 1
 of float16; the room above that is assumed, for deeper ones."""
 
+DTYPES: Mapping[str, str] = {"fp32": "float32", "bf16": "bfloat16", "fp16": "float16"}
+"""Schemes in which a checkpoint is computed as it is, and the float type that each one means."""
+
 FIRST: Mapping[Task, int] = {"generate": 100, "embed": 250, "rerank": 40}
 """Texts, sentences or queries that a verdict starts from."""
 

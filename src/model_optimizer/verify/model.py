@@ -7,7 +7,8 @@ arithmetic on plain numbers in this process.
 import itertools
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,8 +25,9 @@ from model_optimizer.core import (
 )
 
 from . import outputs, scores, tokens, vectors
+from .endpoint import Endpoint
 from .judged import Judged, more_texts, outcome, token_ids
-from .limits import FIRST, LOOKS, MAX_TEXTS, MAX_TOKENS, TOP
+from .limits import DTYPES, FIRST, LOOKS, MAX_TEXTS, MAX_TOKENS, TOP
 from .outputs import Outputs
 from .texts import Group, Texts, builtin
 
@@ -38,7 +40,7 @@ REVISION = 1
 class Question:
     """What stays the same while texts are drawn."""
 
-    candidate: Artifact
+    candidate: Artifact | Endpoint
     reference: Artifact
     gate: Gate
     run: RunWorker
@@ -51,7 +53,7 @@ class Question:
 
 
 def verify_model(
-    candidate: Artifact,
+    candidate: Artifact | Endpoint,
     reference: Artifact,
     gate: Gate,
     *,
@@ -63,7 +65,8 @@ def verify_model(
 ) -> Verdict:
     """Compare a candidate with the checkpoint it was made from, on texts (the built-in ones when None).
 
-    A verdict that is undecided after the first texts draws as many more as would decide it, up to
+    A checkpoint as candidate runs in PyTorch in the number type of its scheme, a server is asked over HTTP. A
+    verdict that is undecided after the first texts draws as many more as would decide it, up to
     `max_texts` of what there is. The reference's outputs stay in the folder `scratch`, so that the next
     candidate of the same reference does not pay for them. Raises UsageError when the two do not fit each
     other, and what `run` raises when a model cannot be run.
@@ -91,7 +94,28 @@ def verify_model(
     return _verdict(question, found, drawn, texts)
 
 
-def _check_pair(candidate: Artifact, reference: Artifact) -> None:
+def run_reference(
+    reference: Artifact,
+    *,
+    run: RunWorker,
+    scratch: Path,
+    progress: Progress,
+    texts: Texts | None = None,
+    max_texts: int = MAX_TEXTS,
+) -> None:
+    """Leave in `scratch` what `verify_model` asks of the reference first.
+
+    Called before a server is started, so that it need not share the machine with the reference.
+    """
+    scratch.mkdir(parents=True, exist_ok=True)
+    task: Task = reference.task  # pyright: ignore[reportAssignmentType]
+    groups = (texts or builtin()).groups(task)[:max_texts]
+    files = _Files(scratch, reference, groups[: FIRST[task]])
+    with files.samples():
+        _run_reference(files, reference, task, run, progress)
+
+
+def _check_pair(candidate: Artifact | Endpoint, reference: Artifact) -> None:
     if candidate.task != reference.task:
         raise UsageError(
             f"a {candidate.task} model cannot be compared with a {reference.task} model",
@@ -99,37 +123,70 @@ def _check_pair(candidate: Artifact, reference: Artifact) -> None:
         )
 
 
+class _Files:
+    """Where the workers find some texts and leave their outputs; the names of a reference's say whose."""
+
+    def __init__(self, scratch: Path, reference: Artifact, groups: Sequence[Group]) -> None:
+        samples = [sample for group in groups for sample in group]
+        self._lines = [
+            json.dumps({"text": s.text} | ({"pair": s.pair} if s.pair is not None else {})) for s in samples
+        ]
+        key = digest.of_noun([REVISION, reference.digest, MAX_TOKENS, TOP, self._lines])[7:23]
+        self.inputs = scratch / f"texts-{key}.jsonl"
+        self.wanted = scratch / f"reference-{key}.safetensors"
+        self.got = scratch / f"candidate-{key}.safetensors"
+
+    @contextmanager
+    def samples(self) -> Generator[None]:
+        """The texts lie there while the block runs; afterwards only the reference's outputs do."""
+        self.inputs.write_text("\n".join(self._lines) + "\n", encoding="utf-8")
+        try:
+            yield
+        finally:
+            self.inputs.unlink(missing_ok=True)
+            self.got.unlink(missing_ok=True)
+
+
 def _answers(question: Question, groups: Sequence[Group]) -> tuple[Outputs, Outputs]:
     """The outputs of both models for some texts, the reference's from `scratch` when they are there."""
-    samples = [sample for group in groups for sample in group]
-    lines = [json.dumps({"text": s.text} | ({"pair": s.pair} if s.pair is not None else {})) for s in samples]
-    key = digest.of_noun([REVISION, question.reference.digest, MAX_TOKENS, TOP, lines])[7:23]
-    inputs = question.scratch / f"texts-{key}.jsonl"
-    wanted = question.scratch / f"reference-{key}.safetensors"
-    got = question.scratch / f"candidate-{key}.safetensors"
-    inputs.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    try:
-        if not wanted.exists():
-            _run(question, question.reference, inputs, wanted, at=None)
-        _run(question, question.candidate, inputs, got, at=wanted)
-        return outputs.read(wanted), outputs.read(got)
-    finally:
-        inputs.unlink(missing_ok=True)
-        got.unlink(missing_ok=True)
+    files = _Files(question.scratch, question.reference, groups)
+    with files.samples():
+        _run_reference(files, question.reference, question.task, question.run, question.progress)
+        reader = plugins.load(READERS, question.candidate.format)
+        scheme = question.candidate.scheme
+        request = {
+            **_place(question.candidate),
+            **_asked(question.task, files),
+            "out": str(files.got.resolve()),
+            "at": str(files.wanted.resolve()),
+            "dtype": DTYPES.get(scheme, "float32"),
+            "quantized": scheme not in DTYPES,
+        }
+        question.run(reader.ENVIRONMENT, reader.JOB, request, question.progress)
+        return outputs.read(files.wanted), outputs.read(files.got)
 
 
-def _run(question: Question, model: Artifact, inputs: Path, out: Path, *, at: Path | None) -> None:
-    reader = plugins.load(READERS, model.format)
-    request = {
-        "model": str(Path(model.path).resolve()),
-        "task": question.task,
-        "samples": str(inputs.resolve()),
-        "out": str(out.resolve()),
-        "at": str(at.resolve()) if at else None,
-        "top_k": TOP,
-        "max_tokens": MAX_TOKENS,
-    }
-    question.run(reader.ENVIRONMENT, reader.JOB, request, question.progress)
+def _run_reference(
+    files: _Files, reference: Artifact, task: Task, run: RunWorker, progress: Progress
+) -> None:
+    if files.wanted.exists():
+        return
+    reader = plugins.load(READERS, reference.format)
+    out = str(files.wanted.resolve())
+    request = {**_place(reference), **_asked(task, files), "out": out, "at": None, "dtype": "float32"}
+    run(reader.ENVIRONMENT, reader.JOB, request, progress)
+
+
+def _asked(task: Task, files: _Files) -> dict[str, str | int]:
+    """What the requests of all workers have in common."""
+    return {"task": task, "samples": str(files.inputs.resolve()), "top_k": TOP, "max_tokens": MAX_TOKENS}
+
+
+def _place(model: Artifact | Endpoint) -> dict[str, str | None]:
+    """Where a worker finds the model."""
+    if isinstance(model, Endpoint):
+        return {"url": model.url, "served_name": model.served_name}
+    return {"model": str(Path(model.path).resolve())}
 
 
 def _judge(
@@ -156,9 +213,10 @@ def _rows(groups: Sequence[Group]) -> list[range]:
 def _verdict(question: Question, found: Sequence[Judged], drawn: int, texts: Texts) -> Verdict:
     result = outcome(found)
     more = more_texts(found) if result == "undecided" else None
+    candidate = question.candidate
     return Verdict(
         layer="model",
-        subject=question.candidate.path,
+        subject=candidate.url if isinstance(candidate, Endpoint) else candidate.path,
         reference=question.reference.path,
         outcome=result,
         comparisons=tuple(j.comparison for j in found),

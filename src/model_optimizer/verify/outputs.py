@@ -8,7 +8,7 @@ import json
 import struct
 import sys
 from array import array
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -32,12 +32,13 @@ class Outputs:
     """Arrays by name, all texts in a row; `offsets` says where each text begins among the tokens.
 
     `dtype` is the narrowest float type of the weights that computed them; `quantized` whether integer or
-    narrower weights took part.
+    narrower weights took part. `normalised` says that logits are log-probabilities, which a server gives.
     """
 
     engine: str
     dtype: str
     quantized: bool
+    normalised: bool = False
     token_check: TokenCheck | None
     arrays: Mapping[str, "array[float] | array[int]"]
     widths: Mapping[str, int]
@@ -56,6 +57,17 @@ class Outputs:
         width = self.widths[name]
         return self.arrays[name][index * width : (index + 1) * width]
 
+    def known(self, index: int) -> Sequence[float]:
+        """For each asked token of a row: 1, or 0 when its logit is only an upper bound."""
+        if "asked_known" in self.arrays:
+            return self.row("asked_known", index)
+        return [1] * self.widths["asked_logits"]
+
+    @property
+    def bounded(self) -> int:
+        """How many asked tokens have no more than an upper bound."""
+        return list(self.arrays.get("asked_known", ())).count(0)
+
 
 def read(path: Path) -> Outputs:
     """Read a file of outputs. ToolError when it is not one."""
@@ -70,6 +82,7 @@ def read(path: Path) -> Outputs:
             engine=about["engine"],
             dtype=about["dtype"],
             quantized=about["quantized"],
+            normalised=about.get("normalised", False),
             token_check=TokenCheck(**check) if check else None,
             arrays=arrays,
             widths={name: entry["shape"][1] for name, entry in header.items() if len(entry["shape"]) == 2},

@@ -43,7 +43,7 @@ def judge(pairs: Sequence[Pair], gate: Gate) -> tuple[Judged, ...]:
     return (
         _recovery(texts, gate),
         *_top1(texts, gate),
-        *_shape(texts),
+        *_shape(texts, sum(candidate.bounded for _, candidate in pairs)),
         drifted("logits_ulp", [p.drift for text in texts for p in text], pairs[0][1]),
     )
 
@@ -80,15 +80,38 @@ def position(reference: Outputs, candidate: Outputs, at: int) -> Position:
     ref_sum, cand_sum = reference.arrays["logsumexp"][at], candidate.arrays["logsumexp"][at]
     wanted, got = reference.row("top_logits", at), candidate.row("asked_logits", at)
     ref_ids, cand_ids = reference.row("top_ids", at), candidate.row("top_ids", at)
+    # Of a token that a server does not list no more is known than an upper bound: it joins all others.
+    listed = [
+        (a - ref_sum, b - cand_sum)
+        for a, b, known in zip(wanted, got, candidate.known(at), strict=True)
+        if known
+    ]
     return Position(
         agrees=ref_ids[0] == cand_ids[0],
         near_tie=wanted[0] - wanted[1] < NEAR_TIE,
         overlap=len(set(ref_ids[:5]) & set(cand_ids[:5])) / len(ref_ids[:5]),
         log_reference=reference.arrays["true_logit"][at] - ref_sum,
         log_candidate=candidate.arrays["true_logit"][at] - cand_sum,
-        kl=divergence([x - ref_sum for x in wanted], [x - cand_sum for x in got]),
-        drift=drift(got, wanted, candidate.dtype),
+        kl=divergence([a for a, _ in listed], [b for _, b in listed]),
+        drift=drift(_as_logits(reference, candidate, at), wanted, candidate.dtype),
     )
+
+
+def _as_logits(reference: Outputs, candidate: Outputs, at: int) -> Sequence[float]:
+    """The candidate's logits of the asked tokens, to be held against the reference's.
+
+    Log-probabilities are moved to where the reference's logits are: how far a whole row is shifted is lost in
+    them and changes no probability. An upper bound above the wanted value shows no difference.
+    """
+    got = candidate.row("asked_logits", at)
+    if not candidate.normalised:
+        return got
+    shift = reference.arrays["logsumexp"][at]
+    wanted = reference.row("top_logits", at)
+    return [
+        b + shift if known else min(b + shift, a)
+        for a, b, known in zip(wanted, got, candidate.known(at), strict=True)
+    ]
 
 
 def divergence(reference: Sequence[float], candidate: Sequence[float]) -> float:
@@ -145,20 +168,24 @@ def _top1(texts: Sequence[Sequence[Position]], gate: Gate) -> tuple[Judged, ...]
     return tuple(found)
 
 
-def _shape(texts: Sequence[Sequence[Position]]) -> tuple[Judged, ...]:
-    """How alike the distributions are beyond their best token."""
+def _shape(texts: Sequence[Sequence[Position]], bounded: int) -> tuple[Judged, ...]:
+    """How alike the distributions are beyond their best token.
+
+    `bounded` asked tokens are so unlikely to the candidate that its server does not list them.
+    """
     count = _count(texts)
     overlap = ratio([(sum(p.overlap for p in text), len(text)) for text in texts])
     kl = ratio([(sum(p.kl for p in text), len(text)) for text in texts])
     worst = max((p.kl, -number) for number, text in enumerate(texts) for p in text)
     before, after = (_perplexity(texts, side) for side in ("reference", "candidate"))
+    unlisted = f"; {bounded} tokens that the server does not list are part of the rest" if bounded else ""
     return (
         reported("top5_overlap", overlap, samples=count, where="shared among the five best tokens"),
         reported(
             "kl",
             kl,
             samples=count,
-            where=f"nats a token, a lower bound; largest {worst[0]:.3g} in text {1 - worst[1]}",
+            where=f"nats a token, a lower bound; largest {worst[0]:.3g} in text {1 - worst[1]}{unlisted}",
         ),
         reported("perplexity", after, samples=count, where=f"the reference has {before.estimate:.4g}"),
         reported("perplexity_reference", before, samples=count, where="the reference"),

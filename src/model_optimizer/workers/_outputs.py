@@ -13,6 +13,7 @@ and for a language model one row for each predicted position (every token of a t
     top_ids         [p,k]  the k most likely tokens, most likely first
     top_logits      [p,k]
     asked_logits    [p,k]  logits of the tokens that the reference ranks highest (candidate only)
+    asked_known     [p,k]  0 where that is only an upper bound; left out when all are known
     finite          [p]    0 where a logit is NaN or infinite
 
 or for an embedding model `vectors` [n,d], for a cross-encoder `scores` [n,labels].
