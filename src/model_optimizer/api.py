@@ -14,6 +14,7 @@ from model_optimizer.core import (
     Host,
     Lengths,
     ModelSpec,
+    Plan,
     Progress,
     Record,
     Slo,
@@ -30,10 +31,11 @@ from model_optimizer.core.paths import Order, Work
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from model_optimizer.core import Fit, FitQuestion, GpuMemory, ReadModel, Scheme, Tool
+    from model_optimizer.core import Engine, Fit, FitQuestion, GpuMemory, ReadModel, Scheme, Tool
     from model_optimizer.flow.wiring import Choices, Wiring
     from model_optimizer.planner import Options
     from model_optimizer.system.runs import RunFolder
+    from model_optimizer.verify import Endpoint
 
 __all__ = [
     "Optimization", "candidates", "doctor", "fit", "gpu_memory", "load_host", "make", "optimize",
@@ -203,51 +205,61 @@ def verify(
 ) -> Verdict:
     """Compare a candidate with the checkpoint it was made from.
 
-    `candidate` is an ONNX folder or file, or a checkpoint; with a `run` folder it is the name of one of its
-    candidates, and the verdict is also written there. `scheme` is the number format whose limits hold
-    (default: what the candidate says of itself), `texts` a file of the user's own. Raises UsageError for
-    what cannot be compared, HostError when the environment `onnx` is missing, ToolError when a model
-    cannot be run.
+    `candidate` is an ONNX folder or file, a checkpoint, or the URL of a server on this machine; with a `run`
+    folder it is the name of one of its candidates, and the verdict is also written there. `scheme` is the
+    number format whose limits hold (default: what the candidate says of itself, for a server what the
+    reference is stored in), `texts` a file of the user's own. Raises UsageError for what cannot be compared,
+    HostError when an environment is missing, ToolError when a model cannot be run or a server not be asked.
     """
     import tempfile
 
     from model_optimizer import verify as room
-    from model_optimizer.system import environments, runs
+    from model_optimizer.flow.verify import Case, Desk, verify_candidate
+    from model_optimizer.system import runs
     from model_optimizer.verify import limits
     from model_optimizer.verify import texts as inputs
 
     if layer not in room.LAYERS:
         raise UsageError(f"there is no layer `{layer}`", hint=(f"layers today: {', '.join(room.LAYERS)}",))
     chosen = inputs.read(texts) if texts else inputs.builtin()
+    scheme = plugins.load("model_optimizer.schemes", scheme).SCHEME.name if scheme else None
     folder = runs.open_run(run) if run else None
     made, truth = _of_run(folder, candidate) if folder else _of_paths(candidate, reference, scheme)
-    gate = plugins.load("model_optimizer.schemes", scheme or made.scheme).SCHEME.gate
+    case = Case(
+        candidate=made,
+        reference=truth,
+        gate=plugins.load("model_optimizer.schemes", scheme or made.scheme).SCHEME.gate,
+        texts=chosen,
+        max_texts=max_texts or limits.MAX_TEXTS,
+        served=_served(folder, candidate) if folder else None,
+    )
     with tempfile.TemporaryDirectory(prefix="mopt-verify-") as place:
-        verdict = room.verify_model(
-            made,
-            truth,
-            gate,
-            run=environments.run_worker,
-            scratch=folder.path / "verify" if folder else Path(place),
-            progress=progress,
-            texts=chosen,
-            max_texts=max_texts or limits.MAX_TEXTS,
-        )
+        desk = Desk(scratch=Path(place), log=Path(place) / "server.log")
+        if folder:
+            desk = Desk(scratch=folder.path / "verify", log=folder.log(f"verify-{candidate}"))
+        verdict = verify_candidate(case, desk, progress)
     if folder:
         verdict = dataclasses.replace(verdict, subject=candidate, reference="reference")
         folder.write(verdict, f"candidates/{candidate}/verdict-{layer}")
     return verdict
 
 
-def _of_paths(candidate: str, reference: str | None, scheme: str | None) -> tuple[Artifact, Artifact]:
+def _of_paths(
+    candidate: str, reference: str | None, scheme: str | None
+) -> tuple["Artifact | Endpoint", Artifact]:
     from model_optimizer.system import models
-    from model_optimizer.verify import subject
+    from model_optimizer.verify import endpoint, subject
 
     if reference is None:
         raise UsageError("nothing to compare with", hint=("name the original with --against FOLDER",))
     truth = models.checkpoint_artifact(models.read(reference))
+    if endpoint.is_url(candidate):
+        return endpoint.read(candidate, task=truth.task, scheme=scheme or truth.scheme), truth
     made = subject.read(Path(candidate), task=truth.task, scheme=scheme)
-    return made or models.checkpoint_artifact(models.read(candidate)), truth
+    if made is None:
+        made = models.checkpoint_artifact(models.read(candidate))
+        made = dataclasses.replace(made, scheme=scheme or made.scheme)
+    return made, truth
 
 
 def _of_run(folder: "RunFolder", candidate: str) -> tuple[Artifact, Artifact]:
@@ -256,6 +268,12 @@ def _of_run(folder: "RunFolder", candidate: str) -> tuple[Artifact, Artifact]:
         known = ", ".join(folder.candidates()) or "none"
         raise UsageError(f"the run has no artefact of `{candidate}`", hint=(f"its candidates: {known}",))
     return made, truth
+
+
+def _served(folder: "RunFolder", candidate: str) -> "tuple[Plan, Engine] | None":
+    """How a candidate of a run is served; None when the run has no plan of it."""
+    plan = folder.read(Plan, f"candidates/{candidate}/plan")
+    return (plan, plugins.load_all("model_optimizer.engines")[plan.engine]) if plan else None
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,6 +23,7 @@ from model_optimizer.core import (
     Verdict,
 )
 from model_optimizer.flow.optimize import Request, Stages, optimize
+from model_optimizer.flow.verify import Desk
 from model_optimizer.planner import Options, pick
 from model_optimizer.report import markdown
 from model_optimizer.system import runs
@@ -78,7 +79,7 @@ class World:
         return dataclasses.replace(records.artifact(plan.scheme, 6 * MIB), path=str(path))
 
     def verify(
-        self, plan: Plan, artifact: Artifact, reference: Artifact, scratch: Path, progress: Progress
+        self, plan: Plan, artifact: Artifact, reference: Artifact, desk: Desk, progress: Progress
     ) -> Verdict:
         self.note(f"verify {plan.scheme}")
         return records.verdict(plan.scheme, self.outcomes.get(plan.scheme, "pass"), 0.99, 0.94)

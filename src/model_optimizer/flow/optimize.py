@@ -5,6 +5,9 @@
 Every step leaves a file in the run folder before the next begins, and a step whose file is there is not
 done again: that is all that resuming is. A candidate that fails is recorded with its reason and the run
 goes on; without the reference there is nothing to compare with, so its failure ends the run.
+
+An engine that loads the original checkpoint by itself can only be verified while it runs: it is started on
+127.0.0.1 for its own verification, answers the verifier alone, and is stopped before anything is served.
 """
 
 import dataclasses
@@ -40,6 +43,8 @@ from model_optimizer.core.record import Fate
 from model_optimizer.planner import Options, Pick
 from model_optimizer.system.runs import Outcome, Rejections, RunFolder
 
+from .verify import Desk
+
 REFERENCE = "reference"
 
 
@@ -53,7 +58,7 @@ class Stages:
     options: Callable[[Host, ModelSpec, Artifact, Workload, Slo], Options]
     needs: Callable[[Plan, ModelSpec], Needs]
     make: Callable[[Plan, Artifact, Path, Progress], Artifact]
-    verify: Callable[[Plan, Artifact, Artifact, Path, Progress], Verdict]
+    verify: Callable[[Plan, Artifact, Artifact, Desk, Progress], Verdict]
     serve: Callable[[Plan, Artifact, Path, Progress], AbstractContextManager[Any]]
     measure: Callable[[Any, Plan, Progress], Measurement]
     pick: Callable[[Sequence[Candidate], Slo], Pick]
@@ -190,9 +195,9 @@ class _Job:
                 self._settle(name, "not-served", why)
 
     def _verdict(self, name: str) -> Verdict:
-        scratch = self._folder.path / "verify"
+        desk = Desk(scratch=self._folder.path / "verify", log=self._folder.log(f"verify-{name}"))
         artifact, reference = self._artifact(name), self._artifact(REFERENCE)
-        verdict = self._stages.verify(self._plan(name), artifact, reference, scratch, self._say(name))
+        verdict = self._stages.verify(self._plan(name), artifact, reference, desk, self._say(name))
         verdict = dataclasses.replace(verdict, subject=name, reference=REFERENCE)
         self._folder.write(verdict, f"candidates/{name}/verdict-model")
         return verdict

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from model_optimizer import planner, report, verify
+from model_optimizer import planner, report
 from model_optimizer.bench.options import BenchOptions
 from model_optimizer.bench.run import measure
 from model_optimizer.bench.target import Target
@@ -38,6 +38,7 @@ from model_optimizer.system import probe as probing
 from model_optimizer.verify import texts as inputs
 
 from .optimize import Stages
+from .verify import Case, Desk, verify_candidate
 
 MADE_ON_DEMAND = frozenset({"onnx"})
 """Environments that a run makes without being asked; others are used when they exist."""
@@ -144,18 +145,16 @@ class Wiring:
         return making.make_plan(plan, checkpoint, folder, self._bench, progress)
 
     def _verify(
-        self, plan: Plan, candidate: Artifact, reference: Artifact, scratch: Path, progress: Progress
+        self, plan: Plan, candidate: Artifact, reference: Artifact, desk: Desk, progress: Progress
     ) -> Verdict:
-        chosen = inputs.read(self._choices.texts) if self._choices.texts else None
-        return verify.verify_model(
-            candidate,
-            reference,
-            self._kit.schemes[plan.scheme].gate,
-            run=environments.run_worker,
-            scratch=scratch,
-            progress=progress,
-            texts=chosen,
+        case = Case(
+            candidate=candidate,
+            reference=reference,
+            gate=self._kit.schemes[plan.scheme].gate,
+            texts=inputs.read(self._choices.texts) if self._choices.texts else inputs.builtin(),
+            served=(plan, self._kit.engines[plan.engine]),
         )
+        return verify_candidate(case, desk, progress)
 
     @contextmanager
     def _serve(

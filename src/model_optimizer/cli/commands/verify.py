@@ -19,7 +19,11 @@ MODEL_TEXTS = 600
     help="The checkpoint that X was made from; it runs in PyTorch in float32.",
 )
 @click.option("--layer", default="model", show_default=True, help="What is compared.")
-@click.option("--scheme", metavar="NAME", help="The number format whose limits hold; default: what X says.")
+@click.option(
+    "--scheme",
+    metavar="NAME",
+    help="The number format whose limits hold; default: what X says, for a URL that of R.",
+)
 @click.option(
     "--texts",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -55,6 +59,10 @@ def COMMAND(
     as_json: bool,
 ) -> None:
     """Run X and R on the same inputs and compare their answers.
+
+    X is a folder of `mopt convert` or `mopt quantize`, a model.onnx, a checkpoint, or the URL of a server on
+    this machine that gives log-probabilities of a prompt, as vLLM does, or vectors. A checkpoint runs in
+    PyTorch in the number format of --scheme; a server is held to it.
 
     A number passes when its whole 95 % interval reaches the limit, fails when all of it lies below, and is
     undecided between; then more texts are drawn. Exits with 0 on pass, 1 on fail, and 0 on undecided (1 with
