@@ -12,7 +12,8 @@ class Gate:
 
     `recovery` is the least ratio of quality (for perplexity: reference / candidate); `top1` the least
     share of positions whose most likely token agrees, near-ties apart; `cosine` the least mean cosine
-    of pooled vectors; `rank` the least share of neighbour lists that keep their first neighbour.
+    of pooled vectors; `rank` the least share of texts whose nearest neighbour is the reference's, or one that
+    the reference finds about as near (verify/limits.py).
     """
 
     recovery: float
