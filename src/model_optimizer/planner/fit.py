@@ -1,8 +1,13 @@
 """Does it fit: one question, answered by the rules of the engine it is about."""
 
-from model_optimizer.core import Fit, FitQuestion, Scheme, UsageError
+from typing import TYPE_CHECKING
 
-from .memory import handed
+from model_optimizer.core import Fit, FitQuestion, UsageError
+
+if TYPE_CHECKING:
+    from model_optimizer.core import Scheme
+
+    from .memory import handed
 
 MODELLED = ("vllm", "llama.cpp")
 _SPELLINGS = {
@@ -18,7 +23,9 @@ def engine_name(text: str) -> str:
     return _SPELLINGS.get(plain, plain)
 
 
-def fit(question: FitQuestion, *, scheme: Scheme | None = None, memory: handed.Memory | None = None) -> Fit:
+def fit(
+    question: FitQuestion, *, scheme: "Scheme | None" = None, memory: "handed.Memory | None" = None
+) -> Fit:
     """`memory` is the arithmetic of an engine that brings its own, with the `scheme` it is asked for.
 
     UsageError for numbers that contradict the model, and for an engine whose memory is not modelled.
@@ -38,6 +45,8 @@ def fit(question: FitQuestion, *, scheme: Scheme | None = None, memory: handed.M
 
         return llama_cpp.fit(question, question.gguf or llama_cpp.from_spec(question.model, question.scheme))
     if memory is not None and scheme is not None:
+        from .memory import handed
+
         return handed.fit(question, scheme, memory)
     raise UsageError(
         f"the memory of {question.engine} is not modelled",

@@ -50,7 +50,8 @@ class VllmMemory(Fact):
     the distance of capture sizes above 256. `compile_copies_embedding`: while compiling, a kernel that
     reads the embedding is timed on a random table of its size. `hybrid_groups`: layers with a window
     keep only their window. `kv_line` is how the line "GPU KV cache size" counts: `blocks` x block size,
-    blocks of one of several `groups`, or `concurrency` x longest length.
+    blocks of one of several `groups`, or `concurrency` x longest length. `profiles_encoder`: the runners
+    that also run the encoder of images.
     """
 
     since: str
@@ -71,6 +72,7 @@ class VllmMemory(Fact):
     compile_copies_embedding: bool = False
     hybrid_groups: bool = True
     kv_line: Literal["blocks", "groups", "concurrency"] = "concurrency"
+    profiles_encoder: tuple[Literal["V1", "V2"], ...] = ("V1",)
     v0_chunk_tokens: int = 2048
     texts: Texts
     v0_texts: Texts | None = None

@@ -1,8 +1,13 @@
 """The memory of a card: of one that is named, of one in a host, or of the host itself."""
 
-from model_optimizer.core import Gpu, GpuMemory, Host, HostError, MoptError, UsageError
+from typing import TYPE_CHECKING
+
+from model_optimizer.core import GpuMemory, HostError, MoptError, UsageError
 from model_optimizer.core.units import show_bytes
 from model_optimizer.facts import gpus, memory
+
+if TYPE_CHECKING:
+    from model_optimizer.core import Gpu, Host
 
 
 def named(name: str, *, used_bytes: int | None = None) -> GpuMemory:
@@ -33,7 +38,7 @@ def named(name: str, *, used_bytes: int | None = None) -> GpuMemory:
     )
 
 
-def of_host(host: Host, *, used_bytes: int | None = None) -> GpuMemory:
+def of_host(host: "Host", *, used_bytes: int | None = None) -> GpuMemory:
     """The GPUs of a host, of which the fullest counts. HostError when it has none, or different ones."""
     if not host.gpus:
         known = "there is no GPU here" if host.gpus is not None else "the GPUs here could not be read"
@@ -65,13 +70,13 @@ def of_host(host: Host, *, used_bytes: int | None = None) -> GpuMemory:
     )
 
 
-def _used(gpu: Gpu) -> int:
+def _used(gpu: "Gpu") -> int:
     if gpu.memory_bytes is None or gpu.memory_free_bytes is None:
         return 0
     return max(0, gpu.memory_bytes - gpu.memory_free_bytes)
 
 
-def host_memory(host: Host, *, used_bytes: int | None = None) -> GpuMemory:
+def host_memory(host: "Host", *, used_bytes: int | None = None) -> GpuMemory:
     """The memory that an engine on the CPU may take. HostError when it could not be read."""
     total = host.memory_available_bytes or host.memory_bytes
     if total is None:

@@ -8,7 +8,6 @@ from model_optimizer.facts import memory
 from model_optimizer.facts.versions import minor
 
 from . import vllm
-from .cache import ELEMENT_BYTES
 
 GIB = 2**30
 
@@ -53,7 +52,7 @@ def conclude(
         engine_lines=_lines(account, tokens, concurrency) if error is None and caches else (),
         model=question.model.name,
         gpu=gpu.name,
-        gpus=question.tensor_parallel * question.pipeline_parallel,
+        gpus=question.tensor_parallel * question.pipeline_parallel * question.data_parallel,
         engine="vllm",
         engine_version=version,
         version_known=known,
@@ -201,12 +200,16 @@ def _notes(
         notes.append(
             "the sampler is FlashInfer's, as in vLLM's image; without it add VLLM_USE_FLASHINFER_SAMPLER=0"
         )
-    if question.kv_cache_dtype not in ELEMENT_BYTES:
-        notes.append("the KV cache format is not known")
+    if question.data_parallel > 1:
+        notes.append(f"tokens and concurrency are of one of {question.data_parallel} engines side by side")
     if question.model.mtp_parameters:
         notes.append("layers for predicting further tokens are not loaded")
-    if question.model.vision_parameters != 0 and question.model.task == "generate":
-        notes.append("the profiling run of the vision encoder and its cache are not counted")
+    if question.model.vision_parameters != 0 and not (question.model.config or {}).get("vision_config"):
+        notes.append(
+            "the encoder of images is not described by this config.json: neither it nor its run count"
+        )
+    elif question.model.vision_parameters != 0 and account.runner not in (*rules.profiles_encoder, "V0"):
+        notes.append("this runner does not profile the encoder of images, whose run comes on top")
     if question.gpu.because:
         notes.append(f"{question.gpu.name}: {show_bytes(question.gpu.total_bytes)}, {question.gpu.because}")
     return tuple(notes)

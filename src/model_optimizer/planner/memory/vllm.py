@@ -4,16 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, floor
 
-from model_optimizer.core import Fit, FitQuestion, Setting, Term
+from model_optimizer.core import Fit, FitQuestion, MoptError, Scheme, Setting, Term
 from model_optimizer.core.units import show_bytes
 from model_optimizer.facts import memory, vllm
 
-from . import activation, cache, graphs, storage, weights
+from . import activation, cache, encoder, graphs, storage, weights
 from .limits import V0_WHOLE, Limits, choose, length_limit, release_of
 from .split import Split, padded_vocabulary, require_possible
 
 GIB = 2**30
 FLASHINFER_BYTES_PER_LOGIT = 14
+BF16_FROM = (8, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,6 +72,7 @@ def fit(question: FitQuestion) -> Fit:
     split = Split(tensor=question.tensor_parallel, stages=question.pipeline_parallel)
     require_possible(question.model, split)
     version = question.version or vllm.versions()[-1]
+    require_supported(question, version)
     rules = memory.vllm(version)
     release = release_of(version)
     start = _Start(question=question, split=split, version=version, rules=rules, release=release)
@@ -98,7 +100,7 @@ class _Start:
         limits = limits if utilization is None else replace(limits, utilization=utilization)
         form = storage.precision(spec, question.scheme, plain_bytes(question))
         runner = _runner(question, rules, limits)
-        peak = self._peak(question, limits, runner, form)
+        peak, notes = self._peak(question, limits, runner, form)
         eager = question.enforce_eager
         sizes = (
             ()
@@ -136,6 +138,7 @@ class _Start:
             before=before,
             layout=layout,
             kinds=kinds,
+            notes=notes,
         )
 
     def account_of_length(self, length: int) -> Account:
@@ -170,7 +173,10 @@ class _Start:
             terms.append(weights.draft(question.draft, split, own))
         return tuple(terms)
 
-    def _peak(self, question: FitQuestion, limits: Limits, runner: str, form: storage.Precision) -> Term:
+    def _peak(
+        self, question: FitQuestion, limits: Limits, runner: str, form: storage.Precision
+    ) -> tuple[Term, tuple[str, ...]]:
+        """The peak of the profiling run, and what is worth knowing about it."""
         spec, rules = question.model, self.rules
         compiles = not question.enforce_eager and limits.engine == "V1"
         batch = activation.Batch(
@@ -186,13 +192,27 @@ class _Start:
             times_embedding=compiles and rules.compile_copies_embedding and not question.warm,
             samples=spec.task == "generate",
         )
-        widest = activation.parts(spec, self.split, batch)[0]
-        return Term(
-            name=f"activation peak: {widest.name}",
-            bytes=widest.bytes,
-            because=widest.because,
-            source="derived",
-        )
+        found = list(activation.parts(spec, self.split, batch))
+        notes: list[str] = []
+        held = 0
+        if runner in rules.profiles_encoder or runner == "V0":
+            seen = encoder.profile(
+                spec, max_num_batched_tokens=batch.tokens, element_bytes=batch.element_bytes
+            )
+            held = seen.held_bytes if seen else 0
+            found = [replace(part, bytes=part.bytes + held) for part in found]
+            found += [seen.part] if seen else []
+        found.sort(key=lambda part: -part.bytes)
+        widest, second = found[0], found[1]
+        if widest.name == "compiler":
+            saved = show_bytes(widest.bytes - second.bytes)
+            notes.append(
+                f"a start with compiled graphs in its cache has {saved} more for the KV cache (--warm)"
+            )
+        because = widest.because + (f"; outputs of the encoder {show_bytes(held)}" if held else "")
+        source = "assumed" if widest.name == "vision encoder" else "derived"
+        name = f"activation peak: {widest.name}"
+        return Term(name=name, bytes=widest.bytes, because=because, source=source), tuple(notes)
 
     def _kinds(self, question: FitQuestion, element_bytes: int) -> tuple[cache.LayerKind, ...]:
         if question.model.task != "generate" and not _is_decoder(question):
@@ -231,6 +251,40 @@ class _Start:
             else:
                 before += shared.bytes
         return tuple(terms), before
+
+
+def require_supported(question: FitQuestion, version: str) -> None:
+    """MoptError when the engine or the number format does not run on this GPU at all."""
+    gpu, release, scheme = question.gpu, release_of(version), question.scheme
+    capability = ".".join(map(str, gpu.compute_capability))
+    if release is not None and gpu.compute_capability < release.minimum_compute_capability:
+        least = ".".join(map(str, release.minimum_compute_capability))
+        raise MoptError(
+            f"vLLM {version} does not run on {gpu.name}",
+            cause=(f"it has compute capability {capability}, and {least} is the least",),
+            hint=("ask for --engine llama.cpp, which runs there",),
+            reference="gpu-unsupported",
+        )
+    if question.dtype == "bf16" and gpu.compute_capability < BF16_FROM:
+        raise MoptError(
+            f"{gpu.name} does not compute in bf16",
+            cause=(f"it has compute capability {capability}, and bf16 begins at 8.0",),
+            hint=("pass --dtype fp16",),
+            reference="dtype-unsupported",
+        )
+    if scheme is None:
+        return
+    least, most = scheme.min_compute_capability, scheme.max_compute_capability
+    if least and scheme.weight_bits < 16 and gpu.compute_capability < least:
+        raise _not_there(scheme, gpu.name, f"it begins at compute capability {least[0]}.{least[1]}")
+    if most and gpu.compute_capability > most:
+        raise _not_there(scheme, gpu.name, f"it ends at compute capability {most[0]}.{most[1]}")
+
+
+def _not_there(scheme: Scheme, gpu: str, cause: str) -> MoptError:
+    return MoptError(
+        f"vLLM does not run {scheme.name} on {gpu}", cause=(cause,), reference="scheme-unsupported"
+    )
 
 
 def plain_bytes(question: FitQuestion) -> int:
