@@ -14,12 +14,15 @@ import pytest
 
 from model_optimizer.facts import (
     architectures,
+    decisions,
     drivers,
     formats,
     gpus,
     memory,
     models,
+    prices,
     read,
+    recipes,
     speed,
     tensorrt,
     tensorrt_llm,
@@ -41,6 +44,9 @@ FOLDERS: dict[Path, type[Fact]] = {
     COMPATIBILITY / "tensorrt_llm": tensorrt_llm.TensorrtLlmRelease,
     COMPATIBILITY / "formats": formats.FormatFact,
     FOLDER / "memory" / "vllm": memory.VllmMemory,
+    FOLDER / "decisions" / "engines": decisions.EngineOutline,
+    FOLDER / "prices": prices.Prices,
+    FOLDER / "recipes": recipes.Recipe,
 }
 TABLES: dict[Path, dict[str, type[Fact]]] = {
     COMPATIBILITY / "cuda.toml": {"toolkit": drivers.CudaToolkit},
@@ -64,6 +70,9 @@ TABLES: dict[Path, dict[str, type[Fact]]] = {
     },
     FOLDER / "models" / "aliases.toml": {"alias": models.ModelAlias},
     FOLDER / "speed/accuracy.toml": {"accuracy": speed.Accuracy},
+    FOLDER / "decisions/tree.toml": {"node": decisions.Node, "leaf": decisions.Leaf},
+    FOLDER / "decisions/quality.toml": {"scheme": decisions.Quality},
+    FOLDER / "decisions/rules.toml": {"rule": decisions.Rule},
 }
 ALL = sorted([*FOLDER.rglob("*.toml"), *FOLDER.rglob("*.json")])
 # Fields that the loader fills in.
