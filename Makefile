@@ -28,7 +28,7 @@ test-full: $(BIN)/.ready  ## the slow tier: everything that runs without a GPU
 	$(BIN)/python -m pytest -m "not gpu"
 
 gpu-test:  ## what needs a real GPU; skips with a reason where there is none
-	PYTHONPATH=src $(PYTHON) -m pytest -m gpu -rs
+	PYTHONPATH=src:$$PYTHONPATH $(PYTHON) -m pytest tests/gpu -m gpu -rs
 
 lint: $(BIN)/.ready  ## style, types and the direction of imports
 	$(BIN)/ruff check .
