@@ -94,8 +94,8 @@ class Server:
             else:
                 headers = {**self._headers, "Content-Type": "application/json"}
                 connection.request("POST", path, json.dumps(body).encode(), headers)
-            answer = connection.getresponse()
-            return answer.status, self._read(answer, until)
+            with connection.getresponse() as answer:
+                return answer.status, self._read(answer, until)
         except TimeoutError:
             self._too_slow()
         except (OSError, http.client.HTTPException) as error:
