@@ -1,0 +1,133 @@
+"""llama.cpp: GGUF files on laptops and old GPUs, with layers on the CPU where the GPU is too small.
+
+Ollama runs the same code; `modelfile` writes what it needs.
+"""
+
+from model_optimizer.core import Host, Launch, Link, ModelSpec, Plan, Scheme, Setting, Term, Workload
+from model_optimizer.core.site import Ability, Offer, Site
+from model_optimizer.facts import decisions
+
+from . import _gpu as g
+
+TITLE = "llama.cpp"
+READS = {"gguf": frozenset({"bf16", "fp16", "int8_weight", "int4_rtn"})}
+TASKS = frozenset({"generate", "embed", "rerank"})
+DEVICES = frozenset({"gpu"})
+ENVIRONMENT = "llama_cpp"
+BASELINE = False
+MEMORY = "llama.cpp"
+ONE_PROCESS = True
+FILES = {"bf16": "BF16", "fp16": "F16", "int8_weight": "Q8_0", "int4_rtn": "Q4_K_M"}
+"""The GGUF quantization that stands for a scheme."""
+NAMES = {
+    "ctx-size": "--ctx-size",
+    "parallel": "--parallel",
+    "n-gpu-layers": "--n-gpu-layers",
+    "cache-type-k": "--cache-type-k",
+    "cache-type-v": "--cache-type-v",
+    "batch-size": "--batch-size",
+    "ubatch-size": "--ubatch-size",
+}
+
+
+def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]:
+    """A lower bound; `mopt fit --engine llama.cpp` has the accounting by layers."""
+    return g.memory(model, scheme, work)
+
+
+def settings(model: ModelSpec, scheme: Scheme, work: Workload, host: Host) -> tuple[Setting, ...]:
+    del scheme
+    return g.settings(model, work, host, {"context": "ctx-size", "batch": "parallel"})
+
+
+def launch(plan: Plan, port: int) -> Launch:
+    return g.launch(plan, ["llama-server", *_arguments(plan, "127.0.0.1", port)], ENVIRONMENT)
+
+
+def command(plan: Plan, port: int = 8000) -> tuple[str, ...]:
+    return (*decisions.outline("llama_cpp").entrypoint, *_arguments(plan, "127.0.0.1", port))
+
+
+def container(plan: Plan, port: int = 8000) -> tuple[str, ...]:
+    image = plan.image or decisions.outline("llama_cpp").image
+    return g.docker(plan, image, _arguments(plan, "0.0.0.0", port), port, gpus=1)
+
+
+def modelfile(plan: Plan) -> str:
+    """An Ollama Modelfile of the plan."""
+    lines = [f"FROM {plan.checkpoint}"]
+    for name, parameter in (("ctx-size", "num_ctx"), ("n-gpu-layers", "num_gpu")):
+        if value := plan.setting(name):
+            lines.append(f"PARAMETER {parameter} {value}")
+    return "\n".join(lines) + "\n"
+
+
+def versions() -> tuple[str, ...]:
+    """llama.cpp numbers its builds and has no releases; `0` stands for the current one."""
+    return ("0",)
+
+
+def offer(model: ModelSpec, site: Site, version: str) -> Offer:
+    outline = decisions.outline("llama_cpp")
+    served = outline.architectures(version) or ()
+    holds = model.model_type in served
+    word = "has" if holds else "is not known to have"
+    links = [
+        Link(
+            name="architecture",
+            holds=holds,
+            says=f"llama.cpp {word} the model type {model.model_type}",
+            source=outline.source[1],
+        )
+    ]
+    source = outline.source[0]
+    if site.unsupported or site.compute_capability is None:
+        says = f"{site.gpu} has no CUDA; llama.cpp runs on it with Vulkan, or with ROCm where it has the chip"
+        links.append(Link(name="gpu", holds=True, says=says, source=source))
+        return Offer(version=version, image=outline.image_other, links=tuple(links), notes=outline.notes)
+    links.append(g.capability_link(site, outline.minimum_compute_capability, "llama.cpp", source))
+    row = outline.cuda(version)
+    if row:
+        links.append(g.driver_link(site, row.cuda, source))
+    return Offer(
+        version=version,
+        image=outline.image,
+        cuda=row.cuda if row else None,
+        links=tuple(links),
+        notes=outline.notes[:1],
+    )
+
+
+def ability(scheme: Scheme, site: Site, version: str) -> Ability:
+    del version
+    if scheme.name == "bf16" and (site.compute_capability or (8, 0)) < (8, 0):
+        return Ability(
+            how="no",
+            because="BF16 is computed from 8.0 on; F16 is the file to take",
+            source="schemes/bf16",
+        )
+    how = "native" if scheme.weight_number == "float" else "weight-only"
+    return Ability(
+        how=how,
+        because=f"{FILES[scheme.name]} is expanded by llama.cpp's own kernels on any GPU",
+        source=decisions.outline("llama_cpp").source[0],
+    )
+
+
+def _arguments(plan: Plan, host: str, port: int) -> list[str]:
+    outline = decisions.outline("llama_cpp")
+
+    def option(flag: str) -> str:
+        return g.take(outline, "0", flag)
+
+    words = [option("--model"), plan.checkpoint, option("--alias"), g.served_name(plan)]
+    words += [option("--host"), host, option("--port"), str(port)]
+    given = {s.name: s.value for s in plan.settings if s.source != "table"}
+    for name, flag in NAMES.items():
+        if name in given:
+            words += [option(flag), given[name]]
+    if plan.workload.task != "generate":
+        words.append(option("--embedding"))
+    elif not plan.setting("jinja"):
+        words.append(option("--jinja"))
+    return words

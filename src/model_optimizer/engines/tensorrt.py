@@ -1,0 +1,110 @@
+"""TensorRT: an ONNX network built for one GPU. For encoders and vision; language models have TensorRT-LLM."""
+
+from model_optimizer.core import (
+    Host,
+    Launch,
+    Link,
+    ModelSpec,
+    Plan,
+    Scheme,
+    Setting,
+    Term,
+    UsageError,
+    Workload,
+)
+from model_optimizer.core.site import Ability, Offer, Site
+from model_optimizer.facts import tensorrt as facts
+
+from . import _gpu as g
+
+TITLE = "TensorRT"
+READS = {"onnx": frozenset({"fp32", "fp16", "bf16", "int8", "fp8"})}
+TASKS = frozenset({"embed", "rerank", "vision"})
+DEVICES = frozenset({"gpu"})
+ENVIRONMENT = "tensorrt"
+BASELINE = False
+MEMORY = "own"
+ONE_PROCESS = True
+SERVED = False
+"""An engine file is a network, no server: the plan shows how it is built."""
+
+
+def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]:
+    return g.memory(model, scheme, work)
+
+
+def settings(model: ModelSpec, scheme: Scheme, work: Workload, host: Host) -> tuple[Setting, ...]:
+    del scheme
+    return g.settings(model, work, host, {"context": "max_model_len", "batch": "max_batch_size"})
+
+
+def launch(plan: Plan, port: int) -> Launch:
+    """Triton's server with the folder of the built network."""
+    words = ["tritonserver", "--model-repository", plan.checkpoint]
+    words += ["--http-address", "127.0.0.1", "--http-port", str(port)]
+    return g.launch(plan, words, ENVIRONMENT)
+
+
+def command(plan: Plan, port: int = 8000) -> tuple[str, ...]:
+    """The build: precision is that of the network since TensorRT 11, so there is no flag for it."""
+    del port
+    folder = plan.checkpoint.rstrip("/")
+    longest = plan.setting("max_model_len") or "512"
+    batch = plan.setting("max_batch_size") or "8"
+    shapes = [f"--{name}Shapes=input_ids:{b}x{n},attention_mask:{b}x{n}" for name, b, n in (
+        ("min", "1", "1"), ("opt", batch, longest), ("max", batch, longest))]  # fmt: skip
+    return ("trtexec", f"--onnx={folder}/model.onnx", f"--saveEngine={folder}/model.plan", *shapes)
+
+
+def container(plan: Plan, port: int = 8000) -> tuple[str, ...]:
+    raise UsageError(
+        "no image of TensorRT is in the facts",
+        cause=("its wheels bring the libraries, and trtexec is not in them",),
+        hint=("take `--emit tensorrt` and run it where TensorRT is installed",),
+    )
+
+
+def versions() -> tuple[str, ...]:
+    return facts.versions()
+
+
+def offer(model: ModelSpec, site: Site, version: str) -> Offer:
+    release = facts.release(version)
+    source = f"facts/compatibility/tensorrt/{release.version}"
+    links = [_network(model)]
+    vendor = g.vendor_link(site)
+    if vendor:
+        return Offer(version=version, exact=release.exact, links=(*links, vendor))
+    least = release.minimum_compute_capability or (7, 5)
+    links.append(
+        g.capability_link(
+            site, least, f"TensorRT {version}", source, maximum=release.maximum_compute_capability
+        )
+    )
+    cuda = release.cuda[-1] if release.cuda else None
+    if cuda is None and release.python_package:
+        cuda = release.python_package.rpartition("cu")[2] or None
+    if cuda and cuda.split(".")[0].isdigit():
+        links.append(g.driver_link(site, cuda.split()[0], source))
+    return Offer(version=version, exact=release.exact, cuda=cuda, links=tuple(links))
+
+
+def ability(scheme: Scheme, site: Site, version: str) -> Ability:
+    del version
+    if scheme.name == "int8":
+        return Ability(
+            how="native",
+            because="INT8 with quantize and dequantize nodes in the network, from 7.5 to 12.x",
+            source="facts/compatibility/tensorrt_rules",
+        )
+    return g.ability(scheme, site, engine="TensorRT")
+
+
+def _network(model: ModelSpec) -> Link:
+    holds = not any(group.kv_bytes_per_token_16 for group in model.groups)
+    says = (
+        f"{model.architecture} is one network without KV cache"
+        if holds
+        else f"{model.architecture} is a decoder: its export as one network was not tried here"
+    )
+    return Link(name="architecture", holds=holds, says=says, source="config.json")

@@ -1,0 +1,218 @@
+"""vLLM on NVIDIA GPUs: which release serves a model where, and the exact command with checked options."""
+
+from functools import cache
+
+from model_optimizer.core import (
+    Host,
+    Launch,
+    Link,
+    ModelSpec,
+    Plan,
+    Scheme,
+    Setting,
+    Term,
+    UsageError,
+    Workload,
+)
+from model_optimizer.core.site import Ability, Offer, Site
+from model_optimizer.facts import architectures, drivers, releases
+from model_optimizer.facts import vllm as facts
+from model_optimizer.facts.versions import key
+
+from . import _gpu as g
+
+TITLE = "vLLM"
+READS = {
+    "safetensors": frozenset(
+        {
+            "fp32", "bf16", "fp16", "fp8", "fp8_block", "fp8_static", "awq_int4", "gptq_int4", "int4_rtn", "int8",
+            "int8_weight", "nvfp4", "mxfp4",
+        }
+    )
+}  # fmt: skip
+TASKS = frozenset({"generate", "embed", "rerank"})
+DEVICES = frozenset({"gpu"})
+ENVIRONMENT = "vllm"
+BASELINE = False
+MEMORY = "vllm"
+ONE_PROCESS = False
+MODULE = "vllm.entrypoints.cli.main"
+CONTEXT, BATCH = "max-model-len", "max-num-seqs"
+DTYPES = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+NEEDS = {
+    "generate": ("generate", "multimodal"),
+    "embed": ("embed", "generate"),
+    "rerank": ("rerank", "generate"),
+}
+CU129_FROM = "0.20.0"
+"""From here on the plain image is CUDA 13 and `-cu129` is a variant of it."""
+CU129_SOURCE = (
+    "facts/compatibility/vllm_notes (cuda); vllm-project/vllm .buildkite/scripts/annotate-release.sh (tags)"
+)
+ENTRYPOINT_FROM = "0.11.2"
+"""From here on the image starts with `vllm serve`."""
+VALUES = (
+    "dtype", "max-model-len", "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization", "quantization",
+    "kv-cache-dtype", "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "block-size",
+    "kv-offloading-size", "runner", "task", "reasoning-parser", "tool-call-parser", "hf-overrides",
+    "rope-scaling", "max-cudagraph-capture-size", "generation-config",
+)  # fmt: skip
+SWITCHES = ("enforce-eager", "enable-expert-parallel", "enable-auto-tool-choice", "enable-reasoning")
+
+
+def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]:
+    """A lower bound; `mopt fit` has vLLM's own accounting."""
+    return g.memory(model, scheme, work)
+
+
+def settings(model: ModelSpec, scheme: Scheme, work: Workload, host: Host) -> tuple[Setting, ...]:
+    del scheme
+    return g.settings(model, work, host, {"context": CONTEXT, "batch": BATCH})
+
+
+def launch(plan: Plan, port: int) -> Launch:
+    """`vllm serve` on 127.0.0.1, in the environment's interpreter."""
+    return g.launch(plan, [MODULE, "serve", *_arguments(plan, "127.0.0.1", port)], ENVIRONMENT)
+
+
+def command(plan: Plan, port: int = 8000) -> tuple[str, ...]:
+    return ("vllm", "serve", *_arguments(plan, "127.0.0.1", port))
+
+
+def container(plan: Plan, port: int = 8000) -> tuple[str, ...]:
+    """`docker run` of the plan's image."""
+    version = plan.engine_version or facts.versions()[-1]
+    inner = _arguments(plan, "0.0.0.0", port)
+    if key(version) < key(ENTRYPOINT_FROM):
+        inner = [take(version, "--model"), *inner]
+    gpus = plan.tensor_parallel * plan.pipeline_parallel * plan.data_parallel
+    return g.docker(plan, plan.image or f"vllm/vllm-openai:v{version}", inner, port, gpus=gpus)
+
+
+def versions() -> tuple[str, ...]:
+    return facts.versions()
+
+
+def offer(model: ModelSpec, site: Site, version: str) -> Offer:
+    """The chain of one release: architecture, GPU, image and CUDA, driver."""
+    release = facts.release(version)
+    source = f"facts/compatibility/vllm/{release.version}"
+    links = [_architecture(model, version)]
+    vendor = g.vendor_link(site)
+    if vendor:
+        return Offer(version=version, exact=release.exact, links=(*links, vendor))
+    links.append(g.capability_link(site, release.minimum_compute_capability, f"vLLM {version}", source))
+    image, cuda, driver, env = _image(release, version, site, source)
+    built = release.image.compute_capabilities
+    if built is not None and links[-1].holds:
+        have = site.compute_capability or (0, 0)
+        holds = g.covered(have, built, ptx=release.image.ptx)
+        says = f"the image has code for {', '.join(g.dotted(c) for c in built)}" + (
+            " and PTX of the last" if release.image.ptx else ""
+        )
+        links.append(
+            Link(name="image", holds=holds, says=f"{says}; {site.gpu} is {g.dotted(have)}", source=source)
+        )
+    links.append(driver)
+    notes = () if release.exact else (f"vLLM {version} is not in the facts; {release.version} stands for it",)
+    return Offer(
+        version=version, exact=release.exact, image=image, cuda=cuda, links=tuple(links), env=env, notes=notes
+    )
+
+
+def ability(scheme: Scheme, site: Site, version: str) -> Ability:
+    return g.ability(scheme, site, vllm=version)
+
+
+def take(version: str, flag: str) -> str:
+    """The option, when the facts have it for this release. UsageError otherwise: a plan never guesses one."""
+    fact = _flags().get(flag)
+    if fact is None:
+        raise UsageError(
+            f"the option `{flag}` of vLLM is not in the facts", hint=("`mopt facts vllm` lists them",)
+        )
+    early = fact.since is not None and key(version) < key(fact.since)
+    late = fact.until is not None and (fact.until.startswith("before") or key(version) > key(fact.until))
+    if early or late:
+        when = f"it came with {fact.since}" if early else f"its last release was {fact.until}"
+        hint = (f"use {fact.use_instead}",) if fact.use_instead else ()
+        raise UsageError(f"vLLM {version} does not take `{flag}`", cause=(when,), hint=hint)
+    return flag
+
+
+def takes(version: str, flag: str) -> bool:
+    try:
+        take(version, flag)
+    except UsageError:
+        return False
+    return True
+
+
+@cache
+def _flags() -> dict[str, facts.FlagFact]:
+    return {row.flag: row for row in facts.flags()}
+
+
+def _arguments(plan: Plan, host: str, port: int) -> list[str]:
+    """The options of the plan. Settings with the source `table` are the release's own defaults and left out."""
+    version = plan.engine_version or facts.versions()[-1]
+    words = [plan.checkpoint, take(version, "--served-model-name"), g.served_name(plan)]
+    words += [take(version, "--host"), host, take(version, "--port"), str(port)]
+    given = {s.name: s.value for s in plan.settings if s.source != "table"}
+    if "dtype" not in given and plan.scheme in DTYPES:
+        words += [take(version, "--dtype"), DTYPES[plan.scheme]]
+    if plan.workload.task != "generate" and "runner" not in given and "task" not in given:
+        words += pooling(version)
+    for name in VALUES:
+        if name in given:
+            words += [take(version, f"--{name}"), given[name]]
+    return words + [take(version, f"--{name}") for name in SWITCHES if given.get(name) == "1"]
+
+
+def pooling(version: str) -> list[str]:
+    """How this release is told to return vectors."""
+    if takes(version, "--runner"):
+        return [take(version, "--runner"), "pooling"]
+    return [take(version, "--task"), "embed"]
+
+
+def _architecture(model: ModelSpec, version: str) -> Link:
+    known = architectures.versions("vllm")
+    near = releases.nearest(version, known)
+    if near is None:
+        says = f"what vLLM {version} serves was not read"
+        return Link(name="architecture", holds=None, says=says, source="facts/architectures/vllm")
+    registry = architectures.release(near, engine="vllm")
+    tasks = registry.serves(model.architecture)
+    wanted = NEEDS.get(model.task, ())
+    holds = any(task in tasks for task in wanted)
+    source = f"facts/architectures/vllm/{near}"
+    if holds:
+        how = " through the Transformers backend" if model.architecture in registry.general else ""
+        says = f"vLLM {version} serves {model.architecture}{how}"
+    elif model.architecture in registry.removed:
+        says = f"vLLM {version} no longer has {model.architecture}; {registry.removed[model.architecture]} had it"
+    else:
+        says = f"vLLM {version} does not serve {model.architecture} for the task `{model.task}`"
+    return Link(name="architecture", holds=holds, says=says, source=source)
+
+
+def _image(
+    release: facts.VllmRelease, version: str, site: Site, source: str
+) -> tuple[str | None, str, Link, dict[str, str]]:
+    """(image, its CUDA, the driver's link, environment): the variant whose CUDA the driver runs."""
+    cuda = release.image.cuda or release.cuda
+    name = release.image.name if release.exact else f"vllm/vllm-openai:v{version}"
+    plain = g.driver_link(site, cuda, source)
+    if plain.holds is not False or key(version) < key(CU129_FROM):
+        return name, cuda, plain, {}
+    variant = g.driver_link(site, "12.9", CU129_SOURCE)
+    if variant.holds:
+        says = f"{variant.says}: the variant -cu129, since {plain.says}"
+        return f"{name}-cu129", "12.9", Link(name="driver", holds=True, says=says, source=CU129_SOURCE), {}
+    if site.server:
+        rule = drivers.rule("forward-compatibility")
+        says = f"{plain.says}; on server GPUs the image's compatibility libraries help: {rule.rule}"
+        link = Link(name="driver", holds=True, says=says, source=rule.source[0])
+        return name, cuda, link, {"VLLM_ENABLE_CUDA_COMPATIBILITY": "1"}
+    return name, cuda, plain, {}
