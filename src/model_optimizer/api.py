@@ -101,8 +101,7 @@ def gpu_memory(
     found = room.engine_name(engine)
     if name is not None:
         return card.named(name, used_bytes=used_bytes)
-    known = plugins.names("model_optimizer.engines")
-    if found in known and "gpu" not in plugins.load("model_optimizer.engines", found).DEVICES:
+    if found not in room.MODELLED and _is_cpu_engine(found):
         return card.host_memory(host or probe(), used_bytes=used_bytes)
     return card.of_host(host or probe(), used_bytes=used_bytes)
 
@@ -116,10 +115,16 @@ def fit(question: "FitQuestion") -> "Fit":
 
     name = room.engine_name(question.engine)
     question = dataclasses.replace(question, engine=name)
-    if name in room.MODELLED or name not in plugins.names("model_optimizer.engines"):
+    if name in room.MODELLED or not _is_cpu_engine(name):
         return room.fit(question)
     chosen = question.scheme or scheme(_own_scheme(question.model))
     return room.fit(question, scheme=chosen, memory=plugins.load("model_optimizer.engines", name).memory)
+
+
+def _is_cpu_engine(name: str) -> bool:
+    """Engines on the CPU bring arithmetic of their own that was compared with measurements."""
+    room = "model_optimizer.engines"
+    return name in plugins.names(room) and "gpu" not in plugins.load(room, name).DEVICES
 
 
 def _own_scheme(model: ModelSpec) -> str:

@@ -1,6 +1,7 @@
 """From an account to an answer: does it start, what binds, and what the engine will print."""
 
 from dataclasses import replace
+from math import floor
 
 from model_optimizer.core import Fit, FitQuestion, Term
 from model_optimizer.core.units import show_bytes
@@ -23,7 +24,9 @@ def conclude(
 ) -> Fit:
     """The noun that `mopt fit` prints."""
     gpu, limits = question.gpu, account.limits
-    binding, because, error = _judge(question, account, rules, longest)
+    binding, because, error = _judge(question, account, rules)
+    if binding in ("free_memory", "cuda_graphs", "weights") and error:
+        longest = None
     room = max(0, account.available)
     blocks = account.blocks
     caches = bool(account.layout.groups)
@@ -70,7 +73,7 @@ def conclude(
 
 
 def _judge(
-    question: FitQuestion, account: "vllm.Account", rules: memory.VllmMemory, longest: int | None
+    question: FitQuestion, account: "vllm.Account", rules: memory.VllmMemory
 ) -> tuple[str, str, str | None]:
     """(binding term, why in one sentence, the engine's own words when it will not start)."""
     gpu, limits = question.gpu, account.limits
@@ -84,7 +87,8 @@ def _judge(
         )  # fmt: skip
         return (
             "free_memory",
-            f"{show_bytes(free)} are free at the start, and {show_bytes(account.requested)} are asked for",
+            f"{show_bytes(free)} are free at the start, and {show_bytes(account.requested)} are asked for; "
+            f"--gpu-memory-utilization {_share(free, gpu.total_bytes)} is the most that starts",
             text,
         )
     if account.weights > gpu.total_bytes - gpu.used_bytes - account.before:
@@ -100,7 +104,7 @@ def _judge(
     if not account.layout.groups:
         return "none", f"{show_bytes(account.available)} are left; this model keeps no KV cache", None
     if not vllm.starts(account):
-        return _too_long(account, texts, longest)
+        return _too_long(account, texts)
     over = account.on_top - (gpu.total_bytes - gpu.used_bytes - account.requested) - account.peak.bytes
     if over > 0:
         return (
@@ -114,9 +118,12 @@ def _judge(
     return "max_num_seqs", f"the KV cache holds more than {limits.max_num_seqs:,} longest requests", None
 
 
-def _too_long(
-    account: "vllm.Account", texts: memory.Texts, longest: int | None
-) -> tuple[str, str, str | None]:
+def _share(free: int, total: int) -> float:
+    """The largest utilization that asks for no more than is free, to two places."""
+    return floor(max(0, free) / total * 100) / 100
+
+
+def _too_long(account: "vllm.Account", texts: memory.Texts) -> tuple[str, str, str | None]:
     length, layout = account.limits.max_model_len, account.layout
     tokens = layout.tokens(account.blocks, length)
     needed = layout.bytes_a_request(length)
@@ -227,7 +234,12 @@ def _scheme_word(question: FitQuestion) -> str:
     found = question.model.quantization
     if found:
         return found.scheme or found.method
-    return question.dtype or {"fp32": "bf16"}.get(question.model.dtype or "", question.model.dtype or "bf16")
+    if question.dtype:
+        return question.dtype
+    own = question.model.dtype
+    if question.gpu.compute_capability < vllm.BF16_FROM:
+        return "fp16"
+    return own if own in ("bf16", "fp16") else "bf16"
 
 
 def _gib(count: int) -> str:
