@@ -1,6 +1,7 @@
 """`mopt fit` as a person calls it: the examples of the manual, the screen, errors and exit codes."""
 
 import json
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -30,6 +31,12 @@ from model_optimizer.planner import fit as room
 from model_optimizer.planner.memory import card
 from model_optimizer.system import models
 
+LLAMA = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096,
+    "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+    "vocab_size": 128256, "max_position_embeddings": 131072, "rope_theta": 500000.0, "torch_dtype": "bfloat16",
+    "tie_word_embeddings": False,
+}  # fmt: skip
 GIB = 2**30
 NAMES = [
     "fits",
@@ -73,14 +80,8 @@ def test_the_first_example_of_the_manual() -> None:
 
 
 def test_the_second_example_of_the_manual(tmp_path: Path) -> None:
-    config = {
-        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096,
-        "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
-        "vocab_size": 128256, "max_position_embeddings": 131072, "rope_theta": 500000.0, "torch_dtype": "bfloat16",
-        "tie_word_embeddings": False,
-    }  # fmt: skip
     path = tmp_path / "config.json"
-    path.write_text(json.dumps(config))
+    path.write_text(json.dumps(LLAMA))
     told = ("--gpu", "rtx 3090", "--engine", "vllm==0.8.5", "--gpu-memory-utilization", "0.9")
     code, found = answer(str(path), *told, "--max-model-len", "20000")
     assert (code, found["fits"]) == (0, True)
@@ -88,6 +89,17 @@ def test_the_second_example_of_the_manual(tmp_path: Path) -> None:
     assert (code, found["fits"], found["binding"]) == (1, False, "kv_cache")
     assert found["largest_max_model_len"] < 100_000
     assert "larger than the available KV cache memory" in found["error"]
+
+
+def test_the_commands_of_the_guide(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "memory.md").read_text()
+    commands = [line.strip() for line in guide.splitlines() if line.startswith("mopt fit ")]
+    assert len(commands) == 4
+    (tmp_path / "config.json").write_text(json.dumps(LLAMA))
+    monkeypatch.chdir(tmp_path)
+    for command in commands:
+        code, out = call(*shlex.split(command)[2:])
+        assert code == 0, out
 
 
 def test_an_answer_of_no_is_still_an_answer_on_stdout() -> None:

@@ -162,6 +162,25 @@ def test_eager_needs_no_graphs_and_no_compiler() -> None:
     assert any("--warm" in note for note in cold.notes)
 
 
+def test_models_with_images_embed_outside_of_what_is_compiled() -> None:
+    found = fit("Qwen/Qwen3-VL-8B-Instruct", max_model_len=8192)
+    assert "activation peak: compiler" not in {t.name for t in found.terms}
+    assert any("encoder of images" in note for note in found.notes)
+
+
+def test_the_encoder_of_images_is_profiled_by_runner_v1() -> None:
+    spec = models.read("Qwen/Qwen3-8B", offline=True)
+    vision = {"hidden_size": 1280, "intermediate_size": 3420, "patch_size": 14, "spatial_merge_size": 2}
+    seeing = replace(
+        spec, config={**(spec.config or {}), "vision_config": vision}, vision_parameters=676_550_144
+    )
+    old = vllm.fit(replace(ask(version="0.11.0", gpu="l4", max_model_len=4096), model=seeing))
+    peak = next(t for t in old.terms if t.name.startswith("activation"))
+    assert (peak.name, peak.source) == ("activation peak: vision encoder", "assumed")
+    unprofiled = vllm.fit(replace(ask(version="0.25.1", max_model_len=4096), model=seeing))
+    assert any("does not profile the encoder" in note for note in unprofiled.notes)
+
+
 def test_capture_sizes() -> None:
     assert graphs.capture_sizes(4, 2048, step=16) == (1, 2, 4, 8)
     assert len(graphs.capture_sizes(1024, 8192, step=16)) == 51

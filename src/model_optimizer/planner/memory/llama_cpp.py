@@ -113,7 +113,7 @@ def place(question: FitQuestion, model: GgufModel, *, layers: int, tokens: int) 
         Term(
             name="KV cache",
             bytes=kv,
-            because=f"{_padded(tokens):,} tokens in {inside} layers, {question.kv_cache_dtype}",
+            because=f"{_padded(tokens):,} tokens in {inside} layers, {_cache_word(question)}",
             source="derived",
         ),
         _compute(model, head),
@@ -143,6 +143,10 @@ def _context(question: FitQuestion, used: int) -> Term:
         because=f"as of another engine on {found.context.gpu}" if found else "no layer is on the GPU",
         source="assumed",
     )
+
+
+def _cache_word(question: FitQuestion) -> str:
+    return "f16" if question.kv_cache_dtype == "auto" else question.kv_cache_dtype
 
 
 def _per_token(question: FitQuestion, width: int) -> float:

@@ -9,6 +9,7 @@ from model_optimizer.facts import memory
 from model_optimizer.facts.versions import minor
 
 from . import vllm
+from .supported import BF16_FROM
 
 GIB = 2**30
 
@@ -237,7 +238,7 @@ def _scheme_word(question: FitQuestion) -> str:
     if question.dtype:
         return question.dtype
     own = question.model.dtype
-    if question.gpu.compute_capability < vllm.BF16_FROM:
+    if question.gpu.compute_capability < BF16_FROM:
         return "fp16"
     return own if own in ("bf16", "fp16") else "bf16"
 

@@ -4,17 +4,17 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, floor
 
-from model_optimizer.core import Fit, FitQuestion, MoptError, Scheme, Setting, Term
+from model_optimizer.core import Fit, FitQuestion, Setting, Term
 from model_optimizer.core.units import show_bytes
 from model_optimizer.facts import memory, vllm
 
 from . import activation, cache, encoder, graphs, storage, weights
 from .limits import V0_WHOLE, Limits, choose, length_limit, release_of
 from .split import Split, padded_vocabulary, require_possible
+from .supported import require_supported
 
 GIB = 2**30
 FLASHINFER_BYTES_PER_LOGIT = 14
-BF16_FROM = (8, 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,10 +101,9 @@ class _Start:
         form = storage.precision(spec, question.scheme, plain_bytes(question))
         runner = _runner(question, rules, limits)
         peak, notes = self._peak(question, limits, runner, form)
-        eager = question.enforce_eager
         sizes = (
             ()
-            if eager or spec.task != "generate"
+            if question.enforce_eager
             else graphs.capture_sizes(
                 limits.max_num_seqs, limits.max_num_batched_tokens, step=rules.capture_step
             )
@@ -189,7 +188,11 @@ class _Start:
             activation_bits=form.storage.activation_bits if form.storage else 16,
             copies_rows=runner == "V1",
             compiles=compiles,
-            times_embedding=compiles and rules.compile_copies_embedding and not question.warm,
+            # Models with images embed outside of what is compiled.
+            times_embedding=compiles
+            and rules.compile_copies_embedding
+            and not question.warm
+            and spec.vision_parameters == 0,
             samples=spec.task == "generate",
         )
         found = list(activation.parts(spec, self.split, batch))
@@ -251,40 +254,6 @@ class _Start:
             else:
                 before += shared.bytes
         return tuple(terms), before
-
-
-def require_supported(question: FitQuestion, version: str) -> None:
-    """MoptError when the engine or the number format does not run on this GPU at all."""
-    gpu, release, scheme = question.gpu, release_of(version), question.scheme
-    capability = ".".join(map(str, gpu.compute_capability))
-    if release is not None and gpu.compute_capability < release.minimum_compute_capability:
-        least = ".".join(map(str, release.minimum_compute_capability))
-        raise MoptError(
-            f"vLLM {version} does not run on {gpu.name}",
-            cause=(f"it has compute capability {capability}, and {least} is the least",),
-            hint=("ask for --engine llama.cpp, which runs there",),
-            reference="gpu-unsupported",
-        )
-    if question.dtype == "bf16" and gpu.compute_capability < BF16_FROM:
-        raise MoptError(
-            f"{gpu.name} does not compute in bf16",
-            cause=(f"it has compute capability {capability}, and bf16 begins at 8.0",),
-            hint=("pass --dtype fp16",),
-            reference="dtype-unsupported",
-        )
-    if scheme is None:
-        return
-    least, most = scheme.min_compute_capability, scheme.max_compute_capability
-    if least and scheme.weight_bits < 16 and gpu.compute_capability < least:
-        raise _not_there(scheme, gpu.name, f"it begins at compute capability {least[0]}.{least[1]}")
-    if most and gpu.compute_capability > most:
-        raise _not_there(scheme, gpu.name, f"it ends at compute capability {most[0]}.{most[1]}")
-
-
-def _not_there(scheme: Scheme, gpu: str, cause: str) -> MoptError:
-    return MoptError(
-        f"vLLM does not run {scheme.name} on {gpu}", cause=(cause,), reference="scheme-unsupported"
-    )
 
 
 def plain_bytes(question: FitQuestion) -> int:
