@@ -30,6 +30,10 @@ FindPath = Callable[[str, str], tuple[str, ...] | None]
 """(scheme, format) -> the tools that make it from the checkpoint, () when it is already there."""
 
 
+ANY = "any scheme"
+"""The scheme of a rejection that concerns the whole engine: said once, not once a scheme."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
     """What is asked. `engines` and `schemes` are () where every one may be considered.
@@ -74,7 +78,7 @@ def options(
         answer = judge.plan(engine, scheme)
         if isinstance(answer, Plan):
             kept.append(answer)
-        elif answer is not None:
+        elif answer is not None and answer not in rejected:
             rejected.append(answer)
     reference = _reference(question, judge, engines, schemes)
     others = tuple(p for p in kept if (p.engine, p.scheme) != (reference.engine, reference.scheme))
@@ -140,12 +144,12 @@ class _Judge:
         formats = [f for f, computes in engine.READS.items() if scheme_name in computes]
         if not formats:
             return None
+        if whole := self._objection(engine):
+            return self._reject(engine_name, ANY, whole, "the engine's own description")
         route = self._route(scheme_name, formats)
-        reason = self._objection(engine) or (
-            None if route else f"no tool makes {' or '.join(formats)} of it in {scheme_name}"
-        )
-        if reason or route is None:
-            return self._reject(engine_name, scheme_name, reason or "", "engines/ and tools of this version")
+        if route is None:
+            reason = f"no tool makes {' or '.join(formats)} of it in {scheme_name}"
+            return self._reject(engine_name, scheme_name, reason, "the tools of this version")
         scheme = self._schemes[scheme_name]
         estimate = Estimate(
             memory=engine.memory(question.model, scheme, question.workload),
