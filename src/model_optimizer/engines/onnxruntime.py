@@ -20,6 +20,7 @@ BASELINE = False
 BACKENDS = {"onnx_genai": "onnx_genai", "onnx": "onnx"}
 
 KV_BITS = 32
+HEAD_BITS = 8
 EMBED_BATCH_TOKENS = 2048
 """Tokens of one batch of an embedding model, with padding. ASSUMED."""
 
@@ -86,9 +87,9 @@ def _spinning() -> Setting:
 
 
 def _generate_weights(model: ModelSpec, scheme: Scheme) -> Term:
-    """As the builder of onnxruntime-genai 0.18 writes them: tables stay in 32 bits, except where 4-bit
-    weights are shared by a tied head; in 32 bits the tied head is a packed copy of the table."""
-    table, rest = model.embedding_parameters, model.parameters - model.embedding_parameters
+    """Quantized, the output head has at least 8 bits, and is the table as well where the two are tied; a
+    table of its own stays in 32 bits. In 32 bits the tied head is a packed copy of the table."""
+    table, head = model.embedding_parameters, model.head_parameters
     resident = a.measured("onnxruntime", "generate").resident.get(scheme.name, 1.0)
     if scheme.weight_bits >= 16:
         copy = table if model.tied_embeddings else 0
@@ -96,12 +97,13 @@ def _generate_weights(model: ModelSpec, scheme: Scheme) -> Term:
         because = f"{model.parameters:,} parameters x 4 bytes"
         because += f", and {copy:,} again for the tied head" if copy else ""
     else:
-        each = scheme.weight_bits / 8 + a.SCALE_BYTES / (scheme.group_size or model.hidden_size)
-        shared = model.tied_embeddings and scheme.weight_bits == 4
-        matrices = rest + (table if model.tied_embeddings else 0)
-        numbers = round(each * matrices) + (0 if shared else a.FLOAT_BYTES * table)
-        because = f"{matrices:,} weights x {each:g} bytes with scales"
-        because += "" if shared else f", {table:,} of the embedding table x 4"
+        group = scheme.group_size or model.hidden_size
+        each, of_head = (max(bits, scheme.weight_bits) / 8 + a.SCALE_BYTES / group for bits in (0, HEAD_BITS))
+        body, last = model.parameters - table - head, table if model.tied_embeddings else head
+        alone = 0 if model.tied_embeddings else table
+        numbers = round(each * body + of_head * last) + a.FLOAT_BYTES * alone
+        because = f"{body:,} weights x {each:g} bytes with scales, {last:,} of the head x {of_head:g}"
+        because += f", {alone:,} of the embedding table x 4" if alone else ""
     because += f"; {resident:g} bytes in memory for each (measured)" if resident != 1 else ""
     return Term(name="weights", bytes=round(numbers * resident), because=because, source="derived")
 
