@@ -70,9 +70,11 @@ TABLES: dict[Path, dict[str, type[Fact]]] = {
     },
     FOLDER / "models" / "aliases.toml": {"alias": models.ModelAlias},
     FOLDER / "speed/accuracy.toml": {"accuracy": speed.Accuracy},
+    FOLDER / "speed/tables.toml": {"table": speed.TableRow},
     FOLDER / "decisions/tree.toml": {"node": decisions.Node, "leaf": decisions.Leaf},
     FOLDER / "decisions/quality.toml": {"scheme": decisions.Quality},
     FOLDER / "decisions/rules.toml": {"rule": decisions.Rule},
+    FOLDER / "decisions/ladder.toml": {"rung": decisions.Rung},
 }
 ALL = sorted([*FOLDER.rglob("*.toml"), *FOLDER.rglob("*.json")])
 # Fields that the loader fills in.

@@ -72,7 +72,9 @@ class GpuEngine(Protocol):
     """
 
     TITLE: str
+    READS: Mapping[str, frozenset[str]]
     TASKS: frozenset[str]
+    ENVIRONMENT: str
     MEMORY: str
     ONE_PROCESS: bool
 

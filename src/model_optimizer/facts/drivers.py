@@ -5,6 +5,7 @@ CUDA any driver from the minimum of that major will do (`minimum`).
 """
 
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from model_optimizer.core import UsageError
@@ -77,6 +78,7 @@ def describe(version: str) -> Driver:
     )
 
 
+@cache
 def minimums() -> tuple[MinimumDriver, ...]:
     """The oldest driver of each major version of CUDA."""
     return read.toml_rows(_FOLDER / "drivers.toml", "minimum", MinimumDriver)

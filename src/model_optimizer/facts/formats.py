@@ -5,6 +5,7 @@
 """
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Literal
 
 from model_optimizer.core import UsageError
@@ -51,11 +52,13 @@ class FormatFact(Fact):
         return max(rows, key=lambda row: key(row.since), default=None)
 
 
+@cache
 def names() -> tuple[str, ...]:
     """The known formats, sorted; opens no file."""
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
 
 
+@cache
 def find(name: str) -> FormatFact:
     """One format; `int4-awq` and `awq_int4` style spellings need the name that `names` lists."""
     wanted = name.strip().lower().replace("-", "_")

@@ -114,6 +114,7 @@ class NoteFact(Fact):
     note: str = field(default="")
 
 
+@cache
 def release(version: str) -> VllmRelease:
     """The release of that number, else the nearest known one with `exact` False.
 

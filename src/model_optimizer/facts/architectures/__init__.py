@@ -6,6 +6,7 @@ One JSON file a release in the folder of the engine; `tools/architectures_from_v
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Literal
 
@@ -66,6 +67,7 @@ def versions(engine: str = "vllm") -> tuple[str, ...]:
     return tuple(_paths(engine))
 
 
+@cache
 def release(version: str, *, engine: str = "vllm") -> Architectures:
     """The registry of exactly this release. UsageError lists those that were read."""
     paths = _paths(engine)
@@ -88,6 +90,7 @@ def releases_of(architecture: str, *, engine: str = "vllm") -> tuple[Served, ...
     return tuple(found)
 
 
+@cache
 def _paths(engine: str) -> dict[str, Path]:
     if engine not in engines():
         raise UsageError(

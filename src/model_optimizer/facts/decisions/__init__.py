@@ -59,6 +59,14 @@ class Rule(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Rung(Fact):
+    """A GPU that may be looked at instead, and in which numbers it is usually had."""
+
+    gpu: str
+    counts: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CudaOf:
     """From release `since` on: the CUDA of the image, and of its variant when there is one."""
 
@@ -133,6 +141,11 @@ def rule(name: str) -> Rule:
 @cache
 def qualities() -> Mapping[str, Quality]:
     return {row.name: row for row in read.toml_rows(_FOLDER / "quality.toml", "scheme", Quality)}
+
+
+def ladder() -> tuple[Rung, ...]:
+    """GPUs to look at instead, the cheapest first."""
+    return read.toml_rows(_FOLDER / "ladder.toml", "rung", Rung)
 
 
 @cache

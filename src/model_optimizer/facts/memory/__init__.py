@@ -151,6 +151,7 @@ class Found:
     exact: bool = field(default=True)
 
 
+@cache
 def vllm(version: str) -> VllmMemory:
     """The rules of a release. UsageError when it is older than all of them."""
     rows = {path.stem: path for path in (_FOLDER / "vllm").glob("*.toml")}

@@ -1,0 +1,198 @@
+"""From what a person writes to the question of a plan: the GPU or this host, defaults that are said so."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from model_optimizer.core import (
+    GpuMemory,
+    Host,
+    Lengths,
+    ReadModel,
+    Slo,
+    Task,
+    UsageError,
+    Workload,
+    digest,
+    plugins,
+)
+from model_optimizer.core.site import Site
+from model_optimizer.facts import decisions, gpus
+from model_optimizer.facts.gpus import GpuFact
+from model_optimizer.facts.prices import Prices
+from model_optimizer.planner.decide import Functions, PlanQuestion, Wishes
+from model_optimizer.planner.memory import card
+
+ENGINES = "model_optimizer.engines"
+SERVERS = ("A", "L", "H", "B", "T", "V", "G")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanRequest:
+    """What the command line says. `gpu` None means this machine, or `host` when that is given.
+
+    `gpus` None takes all GPUs of the host, one of a named GPU. `used_bytes` is what others hold on each.
+    `driver` is the version of the driver, where no host says it.
+    """
+
+    model: ReadModel
+    checkpoint: str
+    gpu: str | None = None
+    gpus: int | None = None
+    host: Host | None = None
+    driver: str | None = None
+    used_bytes: int | None = None
+    prompt_tokens: Lengths | None = None
+    output_tokens: Lengths | None = None
+    shared_prefix: int = 0
+    qps: float | None = None
+    concurrency: int | None = None
+    requests: int | None = None
+    slo: Slo = field(default_factory=Slo)
+    wishes: Wishes = field(default_factory=Wishes)
+    texts: int = 1
+    build_minutes: float = 0.0
+    changes_per_month: float = 1.0
+    prices: Prices | None = None
+    measured: Mapping[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+
+
+def question_of(request: PlanRequest) -> PlanQuestion:
+    """UsageError for numbers that contradict each other, HostError when there is no GPU."""
+    spec = request.model.spec
+    workload, assumed = _workload(request, spec.task)
+    fact, memory, driver = _gpu(request)
+    memory, held = _reserved(request, memory, fact)
+    if held:
+        assumed["reserve"] = held
+    host = request.host
+    return PlanQuestion(
+        model=spec,
+        gguf=request.model.gguf,
+        checkpoint=request.checkpoint,
+        site=Site(
+            gpu=fact.name,
+            vendor=fact.vendor,
+            compute_capability=memory.compute_capability if fact.compute_capability else None,
+            memory_bytes=memory.total_bytes,
+            driver=request.driver or driver,
+            server=not _is_consumer(fact),
+            wsl=bool(host and host.wsl),
+            unsupported=fact.unsupported,
+        ),
+        card=memory,
+        gpu=fact,
+        gpus=_count(request),
+        host_digest=digest.of_noun(host) if host else None,
+        workload=workload,
+        slo=request.slo,
+        wishes=request.wishes,
+        texts=request.texts,
+        build_minutes=request.build_minutes,
+        changes_per_month=request.changes_per_month,
+        assumed=assumed,
+        prices=request.prices,
+        measured=request.measured,
+    )
+
+
+def functions() -> Functions:
+    """The real arithmetic, and every engine that runs on a GPU and says how it is reached."""
+    from model_optimizer.planner.fit import fit
+    from model_optimizer.planner.service import estimate
+    from model_optimizer.planner.speed import roofline
+
+    engines = plugins.load_all(ENGINES)
+    return Functions(
+        fit=fit,
+        steps=roofline,
+        estimate=estimate,
+        engines={name: e for name, e in engines.items() if "gpu" in e.DEVICES and hasattr(e, "offer")},
+        schemes={n: m.SCHEME for n, m in plugins.load_all("model_optimizer.schemes").items()},
+    )
+
+
+def _workload(request: PlanRequest, task: Task) -> tuple[Workload, dict[str, str]]:
+    """The load, and what was assumed of it."""
+    if request.qps is not None and request.concurrency is not None:
+        raise UsageError("--qps and --concurrency exclude each other", hint=("give one of them",))
+    assumed: dict[str, str] = {}
+    generates = task == "generate"
+    prompt, output = request.prompt_tokens, request.output_tokens
+    if prompt is None:
+        rule = decisions.rule("default-prompt-tokens" if generates else "default-embed-tokens")
+        prompt = Lengths.fixed(int(rule.value))
+        assumed["prompt_tokens"] = f"{rule.value:g} tokens, {rule.because}"
+    if output is None:
+        rule = decisions.rule("default-output-tokens")
+        output = Lengths.fixed(int(rule.value))
+        if generates:
+            assumed["output_tokens"] = f"{rule.value:g} tokens, {rule.because}"
+    burst = request.qps == float("inf")
+    concurrency = request.concurrency
+    if request.qps is None and concurrency is None:
+        rule = decisions.rule("default-concurrency")
+        concurrency = int(rule.value)
+        assumed["load"] = f"{rule.value:g} clients, {rule.because}"
+    if request.shared_prefix and request.shared_prefix >= prompt.mean:
+        raise UsageError(
+            f"a shared prefix of {request.shared_prefix} tokens is longer than prompts of {prompt}",
+            hint=("--prompt-tokens counts the prefix too",),
+        )
+    work = Workload(
+        task=task,
+        arrivals="burst" if burst else "poisson" if request.qps else "closed",
+        qps=request.qps,
+        concurrency=concurrency,
+        requests=request.requests,
+        prompt_tokens=prompt,
+        output_tokens=output,
+        shared_prefix=request.shared_prefix,
+    )
+    return work, assumed
+
+
+def _gpu(request: PlanRequest) -> tuple[GpuFact, GpuMemory, str | None]:
+    """(what is known of the GPU, its memory, the driver)."""
+    host = request.host
+    if request.gpu is None:
+        assert host is not None
+        memory = card.of_host(host, used_bytes=request.used_bytes)
+        return gpus.find(memory.name), memory, host.driver_version
+    match = gpus.match(request.gpu)
+    fact = match.fact
+    if fact.compute_capability is None:
+        # No CUDA: what runs there is told by the engines; the memory is what is sold.
+        memory = GpuMemory(
+            name=fact.name,
+            total_bytes=fact.memory_bytes,
+            compute_capability=(0, 0),
+            used_bytes=request.used_bytes or 0,
+            because="as it is sold",
+        )
+        return fact, memory, None
+    return fact, card.named(request.gpu, used_bytes=request.used_bytes), host.driver_version if host else None
+
+
+def _reserved(request: PlanRequest, memory: GpuMemory, fact: GpuFact) -> tuple[GpuMemory, str | None]:
+    """A display is on most GeForce cards: memory is left for it unless somebody knows better."""
+    if request.used_bytes is not None or request.gpu is None:
+        return memory, None
+    name = "reserve-shared" if fact.shared_memory else "reserve-geforce"
+    if not fact.shared_memory and not _is_consumer(fact):
+        return memory, None
+    rule = decisions.rule(name)
+    return replace(memory, used_bytes=int(rule.value)), f"{rule.value / 2**20:.0f} MiB, {rule.because}"
+
+
+def _is_consumer(fact: GpuFact) -> bool:
+    return fact.name.startswith(("GeForce", "RTX", "AMD")) or fact.shared_memory
+
+
+def _count(request: PlanRequest) -> int:
+    wishes = request.wishes
+    asked = (wishes.tensor_parallel or 1) * (wishes.pipeline_parallel or 1) * (wishes.data_parallel or 1)
+    if request.gpus is not None:
+        return request.gpus
+    if request.gpu is None and request.host is not None:
+        return max(1, len(request.host.gpus or ()))
+    return asked

@@ -1,0 +1,6 @@
+"""The decision: engine, release, scheme, parallelism, replicas and settings for four constraints."""
+
+from .decide import decide
+from .question import Functions, PlanQuestion, Wishes
+
+__all__ = ["Functions", "PlanQuestion", "Wishes", "decide"]

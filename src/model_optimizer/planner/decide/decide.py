@@ -1,0 +1,312 @@
+"""From a question to a plan: look at every candidate, order them, play the best one through, write it down."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from model_optimizer.core import Estimate, Plan, Rejection, Slo, Spread
+from model_optimizer.facts import decisions
+from model_optimizer.facts.decisions import Branch
+from model_optimizer.planner.service import Question as Service
+
+from .candidates import best_offer, enumerate_all
+from .check import checked
+from .fleet import crossover
+from .judge import WORDS, Judged, judge, load_of, settle
+from .question import Functions, No, PlanQuestion
+from .write import write
+
+MOST_PLAYED = 3
+CLOSE = 1.02
+BITS_OF_SPILL = 4
+LAST = 99
+
+
+def decide(question: PlanQuestion, functions: Functions, *, nearest: bool = True, play: bool = True) -> Plan:
+    """The plan; with `feasible` False, what binds and, unless `nearest` is off, what would be feasible.
+
+    Without `play` the estimate is the steady state, which is quick. UsageError for contradictions.
+    """
+    question = checked(question, functions)
+    branch = decisions.branch(situation(question))
+    candidates, refused = enumerate_all(question, functions)
+    kept = list[Judged]()
+    for candidate in candidates:
+        answer = judge(question, functions, candidate)
+        if isinstance(answer, No):
+            refused.append(answer)
+        else:
+            kept.append(answer)
+    ordered = sorted(kept, key=lambda judged: _rank(question, branch, judged))
+    played, off = 0, dict[str, float]()
+    for first in ordered:
+        judged = settle(question, functions, first)
+        failed = _full(judged) or _scaled_break(question, judged, off)
+        if failed is not None:
+            refused.append(failed)
+            kept.remove(first)
+            continue
+        through = play and played < MOST_PLAYED
+        estimate = _estimate(question, functions, judged, play=through)
+        failed = _broken(question, judged, estimate)
+        if failed is not None:
+            played += 1
+            refused.append(failed)
+            kept.remove(first)
+            _learn(off, judged, estimate)
+            continue
+        chosen = write(question, functions, judged, estimate, branch)
+        others = [j for j in kept if j is not first]
+        rejected = [*_outranked(question, branch, judged, others), *(no.rejection for no in refused)]
+        return replace(chosen, rejected=_grouped(rejected), crossover=crossover(question, judged, others))
+    return _infeasible(question, functions, refused, branch, nearest=nearest)
+
+
+def situation(question: PlanQuestion) -> dict[str, str | float]:
+    """The words that the decision tree asks for."""
+    model, gpu, work = question.model, question.gpu, question.workload
+    capability = question.site.compute_capability or (0, 0)
+    keeps = any(group.kv_bytes_per_token_16 or group.state_bytes for group in model.groups)
+    least = model.parameters * BITS_OF_SPILL / 8
+    return {
+        "vendor": gpu.vendor,
+        "capability": capability[0] + capability[1] / 10,
+        "task": model.task,
+        "decoder": float(keeps),
+        "fits": float(least < 0.9 * question.card.total_bytes * question.gpus),
+        "geforce": float(is_geforce(question)),
+        "build_minutes": question.build_minutes / max(1.0, question.changes_per_month),
+        "changes_per_month": question.changes_per_month,
+        "users": float(work.concurrency or 0),
+        "prefix_share": work.shared_prefix / max(1.0, work.prompt_tokens.mean),
+    }
+
+
+def is_geforce(question: PlanQuestion) -> bool:
+    return "GeForce" in question.gpu.name or question.gpu.name.startswith("RTX")
+
+
+def _rank(question: PlanQuestion, branch: Branch, judged: Judged) -> tuple[float, ...]:
+    """Cost, then quality, then simplicity: the engine's place in the tree, stages, GPUs that share a layer."""
+    order = branch.leaf.order
+    engine = judged.candidate.engine
+    place = order.index(engine) if engine in order else LAST
+    if question.measured:
+        rates = [rate for (name, _), rate in question.measured.items() if name == engine]
+        place = -max(rates, default=0.0)
+    known = 0.0 if judged.capacity is not None else 1.0
+    return (
+        known,
+        judged.gpus,
+        judged.loss,
+        float(judged.room.eager),
+        place,
+        judged.candidate.stages,
+        judged.candidate.tensor,
+        -(judged.capacity or 0.0),
+    )
+
+
+def _outranked(
+    question: PlanQuestion, branch: Branch, winner: Judged, others: Sequence[Judged]
+) -> list[Rejection]:
+    """Feasible combinations, and the first comparison that each of them lost."""
+    words = ("its speed is not known", "takes {} GPUs instead of {}", "costs more quality", "has no CUDA graphs",
+             "comes later in the decision tree", "has more stages", "shares layers between more GPUs", "takes less load")  # fmt: skip
+    best, found = _rank(question, branch, winner), list[Rejection]()
+    for other in others:
+        mine = _rank(question, branch, other)
+        lost = next((i for i, (a, b) in enumerate(zip(mine, best, strict=True)) if a != b), len(words) - 1)
+        reason = "feasible, but " + words[lost].format(other.gpus, winner.gpus)
+        found.append(_row(other, reason, "cost, then quality, then simplicity"))
+    return found
+
+
+def _grouped(rejected: Sequence[Rejection]) -> tuple[Rejection, ...]:
+    """One row for each combination and reason, in the order in which they came."""
+    return tuple(dict.fromkeys(rejected))
+
+
+def _estimate(question: PlanQuestion, functions: Functions, judged: Judged, *, play: bool) -> Estimate:
+    terms = judged.room.fit.terms
+    if judged.steps is None or judged.steady is None:
+        return Estimate(memory=terms, provenance="; ".join(judged.notes) or "speed is not predicted")
+    if not play:
+        return _from_steady(question, judged)
+    work = question.workload
+    if question.texts > 1 and work.qps:
+        work = replace(work, qps=work.qps * question.texts)
+    found = functions.estimate(
+        Service(
+            steps=judged.steps, limits=judged.limits, workload=work, replicas=judged.replicas * judged.data
+        )
+    )
+    rate = found.requests_per_s
+    per_request = rate / question.texts if rate is not None else None
+    return replace(found, memory=terms, requests_per_s=per_request)
+
+
+def _full(judged: Judged) -> No | None:
+    """Whether the replica is full under its share once its limits are set."""
+    if judged.steady is None or judged.steady.why is None:
+        return None
+    rejection = _row(judged, judged.steady.why, "steady state")
+    return No(rejection=rejection, kind="gpus", load=judged.capacity)
+
+
+def _learn(off: dict[str, float], judged: Judged, estimate: Estimate) -> None:
+    """How much longer the played load takes than the steady state says, by quantity."""
+    found = judged.steady
+    if found is None:
+        return
+    for name, spread, quick in (
+        ("ttft_ms", estimate.ttft_ms, found.ttft_p99_ms),
+        ("tpot_ms", estimate.tpot_ms, found.tpot_p99_ms),
+        ("e2e_ms", estimate.e2e_ms, found.e2e_p99_ms),
+    ):
+        if spread.p99 and quick:
+            off[name] = spread.p99 / quick
+
+
+def _scaled_break(question: PlanQuestion, judged: Judged, off: Mapping[str, float]) -> No | None:
+    """Leaves out what would break as the ones did that were played, without playing it."""
+    found, slo = judged.steady, question.slo
+    if found is None or not off:
+        return None
+    for name, quick, limit in (
+        ("ttft_ms", found.ttft_p99_ms, slo.ttft_ms),
+        ("tpot_ms", found.tpot_p99_ms, slo.tpot_ms),
+        ("e2e_ms", found.e2e_p99_ms, slo.e2e_ms),
+    ):
+        got = quick * off.get(name, 1.0)
+        if limit is not None and got > limit * CLOSE:
+            reason = f"{WORDS[name]} P{slo.percentile:g} would be about {got:.3g} ms, {limit:g} ms is asked"
+            return No(
+                rejection=_row(judged, reason, "steady state, corrected by a load that was played through"),
+                kind=name,
+                short=got - limit,
+                unit="ms",
+                load=judged.capacity,
+            )
+    return None
+
+
+def _row(judged: Judged, reason: str, source: str) -> Rejection:
+    candidate = judged.candidate
+    return Rejection(
+        engine=candidate.engine,
+        scheme=candidate.scheme.name,
+        parallel=candidate.parallel,
+        reason=reason,
+        source=source,
+    )
+
+
+def _from_steady(question: PlanQuestion, judged: Judged) -> Estimate:
+    """The screening numbers as an Estimate; they have no interval."""
+    found, steps = judged.steady, judged.steps
+    assert found is not None and steps is not None
+    count = judged.replicas * judged.data
+    work, generates = question.workload, question.generates
+    return Estimate(
+        memory=judged.room.fit.terms,
+        ttft_ms=Spread(mean=found.ttft_ms, p99=found.ttft_p99_ms) if generates else Spread(),
+        tpot_ms=Spread(mean=found.tpot_ms, p99=found.tpot_p99_ms) if generates else Spread(),
+        e2e_ms=Spread(mean=found.e2e_ms, p99=found.e2e_p99_ms),
+        output_tokens_per_s=found.rate * count * work.output_tokens.mean if generates else None,
+        input_tokens_per_s=found.rate * count * work.prompt_tokens.mean * question.texts,
+        requests_per_s=found.rate * count,
+        saturated=found.why is not None,
+        provenance=f"steady state of {steps.provenance}",
+    )
+
+
+def _broken(question: PlanQuestion, judged: Judged, estimate: Estimate) -> No | None:
+    """Whether the load that was played through breaks a limit after all."""
+    reason, kind, short, unit = None, "gpus", None, None
+    if estimate.saturated:
+        load, _, words = load_of(question)
+        done = estimate.requests_per_s or 0.0
+        reason = f"saturated: {load:.3g} {words} are asked, about {done:.3g} can be done"
+    for name, spread, limit in _limits(question.slo, estimate):
+        got = at(spread, question.slo.percentile)
+        if got is not None and got > limit:
+            reason = (
+                f"{WORDS[name]} P{question.slo.percentile:g} is {got:.3g} ms under this load, {limit:g} ms is asked"
+            )
+            kind, short, unit = name, got - limit, "ms"
+    if reason is None:
+        return None
+    rejection = _row(judged, reason, estimate.provenance)
+    return No(rejection=rejection, kind=kind, short=short, unit=unit, load=judged.capacity)
+
+
+def _limits(slo: Slo, estimate: Estimate) -> list[tuple[str, Spread, float]]:
+    pairs = (
+        ("ttft_ms", estimate.ttft_ms, slo.ttft_ms),
+        ("tpot_ms", estimate.tpot_ms, slo.tpot_ms),
+        ("e2e_ms", estimate.e2e_ms, slo.e2e_ms),
+    )
+    return [(name, spread, limit) for name, spread, limit in pairs if limit is not None]
+
+
+def at(spread: Spread, percentile: float) -> float | None:
+    """The place of a distribution that is the nearest known one at or above the asked."""
+    return spread.p50 if percentile <= 50 and spread.p50 is not None else spread.p99
+
+
+def _infeasible(
+    question: PlanQuestion, functions: Functions, refused: Sequence[No], branch: Branch, *, nearest: bool
+) -> Plan:
+    """What binds is the constraint of the combination that came furthest."""
+    from .nearest import look_around
+
+    binding = binding_of(refused)
+    engine = question.wishes.engine or branch.leaf.order[0]
+    engine = engine if engine in functions.engines else next(iter(functions.engines))
+    offer = best_offer(question, functions, engine)
+    scheme = question.wishes.scheme or (question.model.dtype or "bf16")
+    bare = Plan(
+        feasible=False,
+        model=question.model.name,
+        checkpoint=question.checkpoint,
+        gpu=question.site.gpu,
+        gpus=question.gpus,
+        host_digest=question.host_digest,
+        workload=question.workload,
+        slo=question.slo,
+        engine=engine,
+        engine_version=offer.version,
+        image=offer.image,
+        scheme=scheme,
+        format="safetensors",
+        rejected=_grouped([no.rejection for no in refused]),
+        links=offer.links,
+        branch=branch.path,
+        binding=binding.kind if binding else "nothing to choose from",
+        short_by=_rounded(binding.short) if binding else None,
+        short_by_unit=binding.unit if binding else None,
+        notes=(binding.rejection.reason,) if binding else (),
+    )
+    if not nearest:
+        return bare
+    return replace(bare, nearest=look_around(question, functions, refused))
+
+
+STAGES = ("task", "architecture", "gpu", "image", "driver", "number format", "quality", "memory")
+
+
+def binding_of(refused: Sequence[No]) -> No | None:
+    """The refusal of the combination that came furthest, the least short first."""
+    if not refused:
+        return None
+
+    def far(no: No) -> tuple[int, float]:
+        stage = STAGES.index(no.kind) if no.kind in STAGES else len(STAGES)
+        return -stage, no.short if no.short is not None else math.inf
+
+    return min(refused, key=far)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")

@@ -1,0 +1,113 @@
+"""What is asked of a plan, and the functions it is handed: memory, step times, service under load."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from model_optimizer.core import (
+    Estimate,
+    Fit,
+    FitQuestion,
+    GgufModel,
+    GpuMemory,
+    ModelSpec,
+    Rejection,
+    Scheme,
+    Slo,
+    Workload,
+)
+from model_optimizer.core.site import GpuEngine, Site
+from model_optimizer.core.steps import StepModel
+from model_optimizer.facts.gpus import GpuFact
+from model_optimizer.facts.prices import Prices
+from model_optimizer.planner.service import Question as Service
+from model_optimizer.planner.speed import Setup
+
+FitFunction = Callable[[FitQuestion], Fit]
+StepsFunction = Callable[[Setup], StepModel]
+EstimateFunction = Callable[[Service], Estimate]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Functions:
+    """What the decision is handed, so that it can be tested without arithmetic of memory or time."""
+
+    fit: FitFunction
+    steps: StepsFunction
+    estimate: EstimateFunction
+    engines: Mapping[str, GpuEngine]
+    schemes: Mapping[str, Scheme]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """What the user has decided already. None leaves it to the plan."""
+
+    engine: str | None = None
+    version: str | None = None
+    scheme: str | None = None
+    dtype: str | None = None
+    kv_cache_dtype: str | None = None
+    tensor_parallel: int | None = None
+    pipeline_parallel: int | None = None
+    data_parallel: int | None = None
+    max_model_len: int | None = None
+    max_num_seqs: int | None = None
+    max_num_batched_tokens: int | None = None
+    gpu_memory_utilization: float | None = None
+    block_size: int | None = None
+    enforce_eager: bool = False
+    vram_bytes: int | None = None
+    spares: int | None = None
+    tools: bool = False
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlanQuestion:
+    """The four constraints and what decides between engines.
+
+    `gpus` is how many there are. `texts` is how many texts one request of an embedding model holds; lengths
+    are of one text. `assumed` names what nobody said and a default stands for. `measured` maps
+    (engine, scheme) to requests a second that were measured under this load. `stretched` is the factor by
+    which YaRN stretches the model's context, None for none.
+    """
+
+    model: ModelSpec
+    gguf: GgufModel | None = None
+    checkpoint: str
+    site: Site
+    card: GpuMemory
+    gpu: GpuFact
+    gpus: int = 1
+    host_digest: str | None = None
+    workload: Workload
+    slo: Slo
+    wishes: Wishes = field(default_factory=Wishes)
+    texts: int = 1
+    build_minutes: float = 0.0
+    changes_per_month: float = 1.0
+    assumed: Mapping[str, str] = field(default_factory=dict[str, str])
+    prices: Prices | None = None
+    measured: Mapping[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+
+    stretched: float | None = None
+
+    @property
+    def generates(self) -> bool:
+        return self.model.task == "generate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class No:
+    """Why a candidate was not taken, in words and as a number.
+
+    `kind` is the constraint: a link of the chain, `number format`, `quality`, `memory`, a limit of the SLO, or
+    `gpus`. `short` is how far off, in `unit`; `length` and `load` what would have been possible.
+    """
+
+    rejection: Rejection
+    kind: str
+    short: float | None = None
+    unit: str | None = None
+    length: int | None = None
+    load: float | None = None
