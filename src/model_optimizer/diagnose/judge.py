@@ -1,0 +1,234 @@
+"""From what was seen to one cause: what explains what, what speaks against it, how sure that leaves us."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import cast
+
+from model_optimizer.core import Host
+from model_optimizer.core.diagnosis import Confidence, Diagnosis, Recognized
+
+from . import correlate
+from .match import Hit, Matcher
+from .needed import needed
+from .signature import LAYERS
+
+STEPS: tuple[Confidence, ...] = ("low", "medium", "high")
+_WEIGHT = {"specific": 0, "general": 1, "symptom": 2}
+_PLATFORMS = {
+    "ubuntu": "Ubuntu",
+    "debian": "Debian",
+    "rhel": "RHEL, Rocky",
+    "wsl2": "WSL2",
+    "windows": "Windows",
+}
+
+
+@dataclass(slots=True)
+class Candidate:
+    """A possible cause. `against` are sentences; one is enough to be believed last."""
+
+    hit: Hit
+    supports: tuple[str, ...]
+    against: tuple[str, ...]
+
+    @property
+    def id(self) -> str:
+        return self.hit.signature.id
+
+    def order(self) -> tuple[int, ...]:
+        """Smaller is more likely the cause."""
+        head = self.hit.signature.head
+        return (
+            int(bool(self.against)),
+            int(head.kind == "client"),
+            _WEIGHT[head.weight],
+            max(0, self.hit.level - 1),
+            self.hit.first,
+            LAYERS.index(head.layer),
+        )
+
+
+def judge(seen: Matcher, host: Host | None) -> Diagnosis:
+    """Everything but silence: what a log itself shows."""
+    hits = [hit for hit in seen.hits if hit.count and not hit.signature.head.silent]
+    place = correlate.platform(host) or _platform_of_log(seen)
+    beside = {kind: _of_kind(hits, kind, place) for kind in ("contributing", "benign", "wrapper")}
+    roots = [h for h in hits if h.signature.head.kind in ("root", "client") and _required(h, seen)]
+    latest = max((h.run for h in roots), default=0)
+    candidates = [_candidate(h, seen, host) for h in roots if h.run == latest]
+    explained = _explained(candidates, hits)
+    standing = sorted((c for c in candidates if c.id not in explained), key=Candidate.order)
+    primary, others = None, standing
+    if standing:
+        confidence, why = _confidence(standing, seen, latest)
+        if confidence is not None:
+            explains = [i for i, by in explained.items() if by == standing[0].id]
+            primary = _recognized(standing[0], place, confidence, why, explains)
+            others = standing[1:]
+    return Diagnosis(
+        primary=primary,
+        contributing=beside["contributing"],
+        benign=beside["benign"],
+        wrappers=beside["wrapper"],
+        others=tuple(_plain(c.hit, place, c.against) for c in others),
+        consequences=tuple(
+            _plain(c.hit, place, (f"follows from {explained[c.id]}",))
+            for c in candidates
+            if c.id in explained
+        ),
+        unexplained=tuple(seen.unexplained),
+        needed=needed(seen, primary),
+        lines=seen.lines,
+        bytes=seen.bytes,
+    )
+
+
+def _of_kind(hits: Sequence[Hit], kind: str, place: str | None) -> tuple[Recognized, ...]:
+    return tuple(_plain(hit, place) for hit in hits if hit.signature.head.kind == kind)
+
+
+def _required(hit: Hit, seen: Matcher) -> bool:
+    wanted = hit.signature.head.requires
+    return not wanted or any(word.lower() in seen.words for word in wanted)
+
+
+def _candidate(hit: Hit, seen: Matcher, host: Host | None) -> Candidate:
+    head = hit.signature.head
+    against: list[str] = []
+    tried = {seen.words[w.lower()]: w for w in head.not_when if w.lower() in seen.words}
+    if tried:
+        line, word = min(tried.items())
+        against.append(f"line {line} (`{word}`) says that the usual answer was tried or does not apply")
+    same = [hit.values.get(name) for name in head.unless_same]
+    if len(same) == 2 and same[0] is not None and same[0] == same[1]:
+        against.append(f"both values are {same[0]}, so they do not differ")
+    rules = hit.signature.body.host
+    against += correlate.ask(rules.contradicts, host, hit.values)
+    supports = correlate.ask(rules.supports, host, hit.values)
+    return Candidate(hit=hit, supports=supports, against=tuple(against))
+
+
+def _explained(candidates: Sequence[Candidate], hits: Sequence[Hit]) -> Mapping[str, str]:
+    """id -> the candidate that explains it. One that something speaks against explains nothing."""
+    there = {c.id for c in candidates} | {h.signature.id for h in hits}
+    found: dict[str, str] = {}
+    for cause in sorted(candidates, key=Candidate.order):
+        if cause.against:
+            continue
+        owner = found.get(cause.id, cause.id)
+        for name in cause.hit.signature.head.beats:
+            if name in there and name not in (owner, cause.id):
+                found.setdefault(name, owner)
+    return found
+
+
+def _confidence(
+    standing: Sequence[Candidate], seen: Matcher, run: int
+) -> tuple[Confidence | None, tuple[str, ...]]:
+    """How sure the first one is, None for not sure enough to say it; and why."""
+    first = standing[0]
+    hit, head = first.hit, first.hit.signature.head
+    level = STEPS.index(head.confidence)
+    if head.weight == "symptom":
+        level = min(level, 0)
+    elif head.weight == "general":
+        level = min(level, 1)
+    why: list[str] = []
+    rivals = [c for c in standing[1:] if not c.against and c.order()[:4] == first.order()[:4]]
+    if rivals:
+        level -= 1
+        why.append(f"{', '.join(c.id for c in rivals[:3])} could be the cause as well")
+    if hit.level >= 2 and (seen.unexplained or len(standing) > 1):
+        level -= 1
+        why.append("it is only a warning, and there are other errors")
+    elif _later_unknown(seen, hit):
+        level = min(level, 1)
+        why.append(f"line {seen.unexplained[0].line} is an earlier error that is not known here")
+    if seen.landmarks.get("ready", 0) > hit.last:
+        level -= 1
+        why.append(f"line {seen.landmarks['ready']} says that the program was ready afterwards")
+    if run < seen.run:
+        why.append("it is of an earlier start of the program")
+        level -= 1
+    if first.supports:
+        level += 1
+        why += first.supports
+    if first.against:
+        why += first.against
+        if level <= 0 and not hit.signature.body.otherwise:
+            return None, tuple(why)
+        level = 0
+    return STEPS[max(0, min(level, len(STEPS) - 1))], tuple(why)
+
+
+def _later_unknown(seen: Matcher, hit: Hit) -> bool:
+    """An error that nobody knows stands before the one that is known: it may be the real cause."""
+    return bool(seen.unexplained) and seen.unexplained[0].line < hit.first - 1
+
+
+def _recognized(
+    candidate: Candidate,
+    place: str | None,
+    confidence: Confidence,
+    why: Sequence[str],
+    explains: Sequence[str],
+) -> Recognized:
+    because = [*why, *(f"explains {name}" for name in explains)]
+    return named(candidate.hit, place, tuple(because), confidence, tried=bool(candidate.against))
+
+
+def _plain(hit: Hit, place: str | None, because: tuple[str, ...] = ()) -> Recognized:
+    return named(hit, place, because, None)
+
+
+def named(
+    hit: Hit,
+    place: str | None,
+    because: tuple[str, ...],
+    confidence: Confidence | None,
+    *,
+    tried: bool = False,
+) -> Recognized:
+    """What was seen, with what is known about it."""
+    signature, body = hit.signature, hit.signature.body
+    said = _said(body.said, hit.values)
+    return Recognized(
+        id=signature.id,
+        kind=signature.head.kind,
+        layer=signature.head.layer,
+        cause=f"{body.cause} {said}" if said else body.cause,
+        fix=_fixes(hit, place, tried=tried),
+        confidence=confidence,
+        evidence=tuple(hit.evidence),
+        probe=body.probe,
+        because=because,
+        values=hit.values,
+        count=hit.count,
+        source=body.source,
+    )
+
+
+def _said(text: str | None, values: Mapping[str, str]) -> str | None:
+    """The sentence with its figures; None when one of them was not found."""
+    if text is None:
+        return None
+    try:
+        return text.format_map(values)
+    except KeyError:
+        return None
+
+
+def _fixes(hit: Hit, place: str | None, *, tried: bool) -> tuple[str, ...]:
+    """Steps for this platform; for all when it is not known. What was tried comes after what is left."""
+    body = hit.signature.body
+    kept = {p: steps for p, steps in body.fix_on.items() if place is None or p == place}
+    on = [f"{_PLATFORMS[p]}: {s}" if place is None else s for p, steps in kept.items() for s in steps]
+    steps = (*body.fix, *on, *((f"Risk: {body.risk}",) if body.risk else ()))
+    return (*body.otherwise, *steps) if tried else steps
+
+
+def _platform_of_log(seen: Matcher) -> str | None:
+    for place in ("wsl2", "windows", "rhel", "ubuntu", "debian"):
+        if f"on {place}" in seen.landmarks:
+            return cast(str, place)
+    return None

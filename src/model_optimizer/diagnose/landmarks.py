@@ -1,0 +1,51 @@
+"""What logs share whatever program wrote them: starts, readiness, levels, exceptions, platforms."""
+
+import re
+
+LANDMARKS: dict[str, tuple[str, ...]] = {
+    "start": ("vLLM API server version", "&&&& RUNNING TensorRT.trtexec", "server_args=ServerArgs("),
+    "ready": ("Application startup complete", "&&&& PASSED TensorRT", "The server is fired up and ready"),
+    "error": (
+        "error: ", "exception: ", "error code ", "[e] ", "error[", "critical", "fatal:", "exit: ", "error ",
+    ),
+    "uses vllm": ("vllm",),
+    "uses nccl": ("nccl info", "nccl warn", "nccl error"),
+    "uses tensorrt": ("[trt]", "trtexec", "tensorrt"),
+    "uses onnxruntime": ("onnxruntime",),
+    "uses kubernetes": ("kubelet", "crashloopbackoff", "failedscheduling"),
+    "on wsl2": ("-microsoft-standard-wsl2", "/usr/lib/wsl/"),
+    "on rhel": (".el8_", ".el9_", ".el9.", ".el10", "rocky linux", "red hat enterprise"),
+    "on ubuntu": ("ubuntu 2", "ubuntu2", "-ubuntu smp"),
+    "on debian": ("debian gnu/linux",),
+    "on windows": ("c:\\", "windows-10-10", "windows-11"),
+}  # fmt: skip
+"""Fragments by what they show. Those of `error` only make a line worth a look."""
+
+_LEVEL = re.compile(
+    r"(?<![=\w])(?:(?P<error>ERROR|CRITICAL|FATAL|FAILED|panic)|(?P<warning>WARNING|WARN)|(?P<info>INFO|DEBUG|TRACE|NOTICE))\b"
+    r"|\[(?:(?P<e>[EF])|(?P<w>W)|(?P<i>[IVD]))(?:\]|:| )|^(?:(?P<ke>[EF])|(?P<kw>W)|(?P<ki>I))\d{4} \d\d:"
+)
+_JSON_LEVEL = re.compile(
+    r'"(?:level|severity|levelname|lvl)": ?"(error|critical|fatal|warn|warning|info|debug)"', re.I
+)
+_RAISED = re.compile(
+    r"(?:^|[\s\])|:\"])((?:\w{1,60}\.){0,8}\w{0,80}(?:Error|Exception|Exit|Interrupt|Fault)): (\S.*)"
+)
+
+
+def level_of(text: str) -> int:
+    """How bad a line says it is: 0 error, 1 not said, 2 warning, 3 information."""
+    if found := _JSON_LEVEL.search(text[:200]):
+        word = found[1].lower()
+        return 0 if word in ("error", "critical", "fatal") else 2 if word.startswith("warn") else 3
+    match = _LEVEL.search(text[:100])
+    kind = match.lastgroup if match else None
+    if kind is None:
+        return 1 if raised(text) is None else 0
+    return 0 if kind in ("error", "e", "ke") else 2 if kind in ("warning", "w", "kw") else 3
+
+
+def raised(text: str) -> str | None:
+    """The exception that a line shows, as `Name: message`."""
+    found = _RAISED.search(text)
+    return f"{found[1]}: {found[2]}"[:400] if found else None

@@ -1,0 +1,268 @@
+"""Find known failures in a stream of text.
+
+An Aho-Corasick automaton looks for all fragments at once; only lines that hold one are decoded and given to
+the regular expressions, and those see a bounded window, so that no log can make them slow.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, cast
+
+from model_optimizer.core.diagnosis import Evidence
+
+from .landmarks import LANDMARKS, level_of, raised
+from .signature import Signature, needles
+
+BEFORE, AFTER = 400, 800
+"""Characters around a fragment that a regular expression sees."""
+
+SHOWN = 400
+"""Characters of a line that are kept as evidence."""
+
+EVIDENCE = 3
+SATURATED = 256
+"""After so many lines, one without a regular expression is only counted."""
+
+MOST_MISSES = 20_000
+"""Lines with the fragment but not the rest, after which a signature is no longer tried."""
+
+UNEXPLAINED = 3
+JSON_LONGEST = 1 << 16
+KEPT_LINES = 8
+KEPT_BYTES = 1 << 13
+
+
+@dataclass(slots=True)
+class Hit:
+    """What was seen of one signature. `run` counts starts of the program that the log shows.
+
+    `level` is the worst that a line has: 0 error, 1 not said, 2 warning, 3 information.
+    """
+
+    signature: Signature
+    run: int = -1
+    count: int = 0
+    misses: int = 0
+    first: int = 0
+    last: int = 0
+    level: int = 3
+    evidence: list[Evidence] = field(default_factory=list[Evidence])
+    values: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+class Matcher:
+    """Feed it blocks of text in order, then read `hits`, `landmarks` and `unexplained`."""
+
+    def __init__(self, signatures: Sequence[Signature]) -> None:
+        from ahocorasick_rs import BytesAhoCorasick, Implementation
+
+        self.hits = [Hit(signature) for signature in signatures]
+        self.landmarks: dict[str, int] = {}
+        self.words: dict[str, int] = {}
+        self.unexplained: list[Evidence] = []
+        self.run = 0
+        self.lines = 0
+        self.bytes = 0
+        self.ends_open = False
+        self.last_lines: list[Evidence] = []
+        self._errors = 0
+        self._quiet: set[int] = set()
+        self._owners: list[tuple[list[int], list[str], list[str]]] = []
+        index: dict[bytes, int] = {}
+        for number, signature in enumerate(signatures):
+            for needle in signature.needles():
+                self._owner(index, needle)[0].append(number)
+            for word in (*signature.head.requires, *signature.head.not_when):
+                for needle in needles((word,)):
+                    self._owner(index, needle)[2].append(word.lower())
+        for name, fragments in LANDMARKS.items():
+            for needle in needles(fragments):
+                self._owner(index, needle)[1].append(name)
+        self._needles = list(index)
+        self._search = BytesAhoCorasick(self._needles, implementation=Implementation.DFA)
+
+    def _owner(self, index: dict[bytes, int], needle: bytes) -> tuple[list[int], list[str], list[str]]:
+        if needle not in index:
+            index[needle] = len(index)
+            self._owners.append(([], [], []))
+        return self._owners[index[needle]]
+
+    def feed(self, block: bytes, *, whole: bool = True) -> None:
+        """`block` holds whole lines, the last of which may lack its end. `whole` False: that line goes on."""
+        counted, number = 0, self.lines + 1
+        here: list[tuple[int, int]] = []
+        quiet = self._quiet
+        for pattern, start, end in self._search.find_matches_as_indexes(block.lower(), overlapping=True):
+            if pattern in quiet:
+                continue
+            breaks = block.count(b"\n", counted, end)
+            if breaks and here:
+                self._line(block, number, here)
+                here = []
+            number += breaks
+            counted = end
+            here.append((pattern, start))
+        if here:
+            self._line(block, number, here)
+        self.lines += block.count(b"\n")
+        self.ends_open = not block.endswith(b"\n")
+        if self.ends_open and whole:
+            self.lines += 1
+        self.bytes += len(block)
+        self._keep_last(block)
+
+    def _keep_last(self, block: bytes) -> None:
+        """The last lines that say something, with their numbers."""
+        tail = block[-KEPT_BYTES:].decode("utf-8", "replace").rstrip("\n").split("\n")
+        first = self.lines - len(tail) + 1
+        found = [
+            Evidence(line=first + n, text=_shown(line, line)) for n, line in enumerate(tail) if line.strip()
+        ]
+        self.last_lines = [*self.last_lines, *found][-KEPT_LINES:]
+
+    def _line(self, block: bytes, number: int, found: list[tuple[int, int]]) -> None:
+        """All fragments of one line."""
+        line = _Line(block, found[0][1], number)
+        known = False
+        for pattern, start in found:
+            signatures, landmarks, words = self._owners[pattern]
+            for word in words:
+                self.words.setdefault(word, number)
+            if not signatures and all(name.startswith(("uses", "on ")) for name in landmarks):
+                self._quiet.add(pattern)  # seen once, nothing more to learn from it
+            for index in signatures:
+                known |= self._signature(self.hits[index], line, self._needles[pattern], start)
+            for name in landmarks:
+                self._landmark(name, number)
+        if not known and any(self._owners[p][1] for p, _ in found):
+            self._maybe_error(line, found[0][1])
+
+    def _landmark(self, name: str, number: int) -> None:
+        if name == "start":
+            self.run += 1
+        self.landmarks[name] = number
+
+    def _maybe_error(self, line: "_Line", start: int) -> None:
+        """An error that no signature knows; the first two and the last are kept."""
+        self._errors += 1
+        if self._errors > MOST_MISSES:
+            self._quiet |= {n for n, owner in enumerate(self._owners) if owner == ([], ["error"], [])}
+            return
+        text = line.around(start)
+        if raised(text) is None and level_of(text) != 0:
+            return
+        found = Evidence(line=line.number, text=_shown(text, text))
+        if len(self.unexplained) < UNEXPLAINED:
+            self.unexplained.append(found)
+        else:
+            self.unexplained[-1] = found
+
+    def _signature(self, hit: Hit, line: "_Line", needle: bytes, start: int) -> bool:
+        if hit.last == line.number and hit.count:
+            return True
+        head = hit.signature.head
+        if head.regex is None and hit.count >= SATURATED and hit.run == self.run:
+            hit.count += 1
+            hit.last = line.number
+            return True
+        if hit.misses >= MOST_MISSES:
+            return False
+        text = line.around(start)
+        shown, values = text, dict[str, str]()
+        if head.regex is not None:
+            piece = line.piece(needle, start)
+            match = _compiled(head.regex).search(piece)
+            if match is None:
+                hit.misses += 1
+                return False
+            shown = match[0]
+            values = {k: v.strip()[:80] for k, v in match.groupdict().items() if v}
+        if hit.run != self.run:
+            # A new start of the program: what an earlier one showed is only counted.
+            hit.run, hit.first, hit.level = self.run, line.number, 3
+            hit.evidence, hit.values = [], values
+        hit.count += 1
+        hit.last = line.number
+        hit.level = min(hit.level, level_of(text))
+        evidence = _shown(line.piece(needle, start), shown if head.regex else needle.decode())
+        if len(hit.evidence) < EVIDENCE and all(e.text != evidence for e in hit.evidence):
+            hit.evidence.append(Evidence(line=line.number, text=evidence))
+        return True
+
+
+class _Line:
+    """One line of a block, decoded when it is looked at."""
+
+    def __init__(self, block: bytes, at: int, number: int) -> None:
+        self.number = number
+        self._block = block
+        self._begin = block.rfind(b"\n", 0, at) + 1
+        end = block.find(b"\n", at)
+        self._end = len(block) if end < 0 else end
+        self._pieces: list[str] | None = None
+
+    def around(self, start: int) -> str:
+        """The line, or what is near the fragment when it is long."""
+        begin = max(self._begin, start - BEFORE)
+        end = min(self._end, start + AFTER)
+        return self._block[begin:end].decode("utf-8", "replace").strip()
+
+    def piece(self, needle: bytes, start: int) -> str:
+        """What a regular expression sees. Of a JSON line: the line of the message that holds the fragment."""
+        text = self.around(start)
+        if self._block[self._begin : self._begin + 1] != b"{" and '\\"' not in text:
+            return text
+        if self._pieces is None:
+            whole = self._block[self._begin : min(self._end, self._begin + JSON_LONGEST)]
+            self._pieces = _messages(whole.decode("utf-8", "replace"))
+        plain = _unescaped(needle.decode()).lower()
+        for piece in self._pieces:
+            at = piece.lower().find(plain)
+            if at >= 0:
+                return piece[max(0, at - BEFORE) : at + AFTER].strip()
+        return _unescaped(text)
+
+
+def _messages(line: str) -> list[str]:
+    """The lines of all texts in a JSON object; [] when it is none."""
+    try:
+        raw: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return []
+    return [piece for text in _texts(raw, 3) for piece in text.splitlines()]
+
+
+def _texts(raw: object, depth: int) -> Iterable[str]:
+    if isinstance(raw, str):
+        yield raw
+    elif isinstance(raw, dict) and depth:
+        for value in cast("dict[str, object]", raw).values():
+            yield from _texts(value, depth - 1)
+    elif isinstance(raw, list) and depth:
+        for value in cast("list[object]", raw):
+            yield from _texts(value, depth - 1)
+
+
+def _unescaped(text: str) -> str:
+    return text.replace('\\"', '"').replace("\\\\", "\\")
+
+
+def _shown(text: str, part: str) -> str:
+    """A line cut to what can be shown, with the part that matters in it."""
+    text = text.rsplit("\r", 1)[-1] if part.lower() in text.rsplit("\r", 1)[-1].lower() else text
+    text = " ".join(text.split())
+    if len(text) <= SHOWN:
+        return text
+    at = max(0, text.lower().find(" ".join(part.lower().split())))
+    begin = max(0, min(at - 100, len(text) - SHOWN))
+    return (
+        f"{'...' if begin else ''}{text[begin : begin + SHOWN]}{'...' if begin + SHOWN < len(text) else ''}"
+    )
+
+
+@cache
+def _compiled(regex: str) -> re.Pattern[str]:
+    return re.compile(regex, re.IGNORECASE)
