@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 from _contract import Failure
-from _endpoint import LISTED, NotFinite, Server, question, rows, said, vectors
+from _endpoint import LISTED, NotFinite, Server, question, rows, said, same_tokens, vectors
 
 DATA = Path(__file__).parent / "data"
 COMPLETION = json.loads((DATA / "vllm-0.32.0-completions.json").read_text())
@@ -155,6 +155,22 @@ def test_vectors_come_in_the_order_of_their_texts() -> None:
 )
 def test_other_vectors_are_refused(data: Any) -> None:
     assert refused(vectors, {"data": data}, 2).reference == "endpoint-answer"
+
+
+@pytest.mark.parametrize(
+    ("own", "wanted", "same"),
+    [
+        ([1, 2, 3], [1, 2, 3], True),
+        ([1, 2, 4], [1, 2, 3], False),
+        ([1, 2, 3, 4], [1, 2, 3], False),
+        ([1, 2, 3, 4, 5, 9], [1, 2, 3, 9], True),
+        ([1, 2, 8, 4, 5, 9], [1, 2, 3, 9], False),
+        ([1, 2], [1, 2, 3, 9], False),
+        (["a"], [1], False),
+    ],
+)
+def test_a_text_that_was_cut_is_compared_up_to_there(own: list[Any], wanted: list[int], same: bool) -> None:
+    assert same_tokens(own, wanted, longest=4) == same
 
 
 @pytest.mark.parametrize(

@@ -178,7 +178,7 @@ def _shape(texts: Sequence[Sequence[Position]], bounded: int) -> tuple[Judged, .
     kl = ratio([(sum(p.kl for p in text), len(text)) for text in texts])
     worst = max((p.kl, -number) for number, text in enumerate(texts) for p in text)
     before, after = (_perplexity(texts, side) for side in ("reference", "candidate"))
-    unlisted = f"; {bounded} tokens that the server does not list are part of the rest" if bounded else ""
+    unlisted = f"; tokens that the server does not list ({bounded}) are part of the rest" if bounded else ""
     return (
         reported("top5_overlap", overlap, samples=count, where="shared among the five best tokens"),
         reported(

@@ -229,6 +229,17 @@ def vectors(answer: Any, count: int) -> list[list[float]]:
     return found
 
 
+def same_tokens(own: list[Any], wanted: list[int], longest: int) -> bool:
+    """Whether a server cuts a whole text as the reference did, which keeps at most `longest` tokens.
+
+    Of one that was cut the last token is left out: it may be one that ends a text.
+    """
+    if len(wanted) < longest:
+        return own == wanted
+    kept = len(wanted) - 1
+    return own[:kept] == wanted[:kept]
+
+
 def _number(value: Any) -> float:
     """JSON has no NaN: some servers write null instead, some the word itself."""
     if value is None:

@@ -130,17 +130,9 @@ def _own_tokens(
         own = answer.get("tokens") if isinstance(answer, dict) else None
         if not isinstance(own, list):
             return None
-        if not same_tokens(own, wanted.ids.tolist(), longest):
+        if not _endpoint.same_tokens(own, wanted.ids.tolist(), longest):
             different.append(number)
     return {"checked": len(texts), "different": len(different), "first": different[0] if different else None}
-
-
-def same_tokens(own: list[Any], wanted: list[int], longest: int) -> bool:
-    """Of a text that the reference cut short, all but its last token, which may be one that ends a text."""
-    if len(wanted) < longest:
-        return own == wanted
-    kept = len(wanted) - 1
-    return own[:kept] == wanted[:kept]
 
 
 if __name__ == "__main__":
