@@ -2,11 +2,14 @@
 
 import dataclasses
 import sys
-from collections.abc import Iterable
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from model_optimizer.core import Host, UsageError
-from model_optimizer.core.diagnosis import Diagnosis
+from model_optimizer.core.diagnosis import Command, Diagnosis
+from model_optimizer.system import process_look, processes
 
 from . import reading, signature
 from .judge import judge
@@ -40,8 +43,6 @@ class Diagnosing:
         self, log: Path | None, *, pid: int | None, limit_s: float = SILENT_LIMIT_S
     ) -> Diagnosis:
         """The answer, with what the silence of the log and of the process says."""
-        from model_optimizer.system import process_look
-
         from .silence import judge_silence
 
         return judge_silence(
@@ -93,6 +94,27 @@ def of_file(
     return at_work.answer_about(log, pid=pid, limit_s=silent_limit_s or SILENT_LIMIT_S)
 
 
-def with_notes(found: Diagnosis, *notes: str) -> Diagnosis:
-    """The same diagnosis, with more to say beside it."""
-    return dataclasses.replace(found, notes=(*found.notes, *notes))
+def of_command(
+    command: Sequence[str], *, host: Host | None = None, on_line: Callable[[str], None]
+) -> Diagnosis:
+    """Run a command to its end, hand on each line that it prints, and say why it failed.
+
+    Raises HostError when it cannot be started. Interrupting this ends the command and all it started.
+    """
+    at_work = Diagnosing(host)
+
+    def take(text: str) -> bool:
+        at_work.line(text)
+        on_line(text)
+        return True
+
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="mopt-diagnose-") as place:
+        code = processes.follow(command, take, log=Path(place) / "log", merged=True)
+    done = Command(argv=tuple(command), exit_code=code, seconds=time.monotonic() - begun)
+    if code < 0:
+        at_work.line(f"the command was {processes.how_it_ended(code)}")
+    found = at_work.answer()
+    if code == 0:
+        found = dataclasses.replace(found, primary=None, needed=())
+    return dataclasses.replace(found, command=done)

@@ -8,10 +8,10 @@ import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from importlib.metadata import entry_points
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -124,13 +124,14 @@ def folders() -> list[Path]:
     return found
 
 
-def load(places: Sequence[Path] | None = None) -> list[Signature]:
+@cache
+def load(places: tuple[Path, ...] | None = None) -> tuple[Signature, ...]:
     """Every signature, by id. A broken file is a bug: its error names it."""
     paths = [path for place in places or folders() for path in place.glob("*.toml")]
-    return [Signature(path) for path in sorted(paths, key=lambda p: p.stem)]
+    return tuple(Signature(path) for path in sorted(paths, key=lambda p: p.stem))
 
 
-def _parse(text: str, path: Path) -> dict[str, Any]:
+def _parse(text: str, path: Path) -> object:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
