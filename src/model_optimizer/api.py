@@ -29,17 +29,19 @@ from model_optimizer.core import (
 from model_optimizer.core.paths import Order, Work
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from model_optimizer.core import Engine, Fit, FitQuestion, GpuMemory, ReadModel, Scheme, Tool
+    from model_optimizer.core.diagnosis import Diagnosis
     from model_optimizer.flow.wiring import Choices, Wiring
     from model_optimizer.planner import Options
     from model_optimizer.system.runs import RunFolder
     from model_optimizer.verify import Endpoint
 
 __all__ = [
-    "Optimization", "candidates", "doctor", "fit", "gpu_memory", "load_host", "make", "optimize",
-    "plan_making", "probe", "read_model", "resume", "save", "scheme", "verify",
+    "Optimization", "candidates", "diagnose", "diagnose_command", "doctor", "fit", "gpu_memory",
+    "load_host", "make", "optimize", "plan_making", "probe", "read_model", "resume", "save", "scheme",
+    "verify",
 ]  # fmt: skip
 
 
@@ -131,6 +133,35 @@ def _own_scheme(model: ModelSpec) -> str:
     """The scheme that a checkpoint is in; 32 bits where that is not one of ours."""
     own = model.quantization.scheme if model.quantization else model.dtype
     return own if own in plugins.names("model_optimizer.schemes") else "fp32"
+
+
+def diagnose(
+    log: Path | None,
+    *,
+    host: Host | None = None,
+    pid: int | None = None,
+    silent_limit_s: float | None = None,
+) -> "Diagnosis":
+    """The one cause that a log shows; standard input when `log` is None.
+
+    `host` is what the log came from. `pid` or `silent_limit_s` (default 600) also judge its silence. Raises
+    UsageError when the log cannot be read or is not text.
+    """
+    from model_optimizer.diagnose import of_file
+
+    return of_file(log, host=host, pid=pid, silent_limit_s=silent_limit_s)
+
+
+def diagnose_command(
+    command: "Sequence[str]", *, host: Host | None = None, on_line: "Callable[[str], None]"
+) -> "Diagnosis":
+    """Run a command and say why it failed; each line that it prints is also handed to `on_line`.
+
+    Raises HostError when it cannot be started.
+    """
+    from model_optimizer.diagnose import of_command
+
+    return of_command(command, host=host, on_line=on_line)
 
 
 def plan_making(model: str, *, scheme: str | None = None, to: str | None = None) -> Work:
