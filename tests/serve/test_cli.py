@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -198,3 +199,30 @@ def test_dry_run_starts_nothing(genai_model: Path) -> None:
     assert "worker: serve_generate" in done.stdout
     assert "max_batch_size = 3 (user: named on the command line)" in done.stdout
     assert '"threads": 1' in done.stdout
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize("model", ["genai_model", "minilm_onnx"])
+def test_a_server_does_not_outlive_a_program_that_is_killed(
+    model: str, request: pytest.FixtureRequest
+) -> None:
+    program = subprocess.Popen(
+        [sys.executable, "-m", "model_optimizer", "serve", request.getfixturevalue(model), "--json"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    assert program.stdout
+    text = ""
+    while not text.endswith("}\n"):
+        text += program.stdout.readline()
+    served = json.loads(text)
+    running = processes.attach(served["pid"], served["started_at"])
+    assert running is not None
+    program.kill()
+    program.communicate(timeout=30)
+    for _ in range(300):
+        if not running.family():
+            break
+        time.sleep(0.1)
+    assert not running.family()

@@ -183,8 +183,18 @@ def test_the_key_reaches_the_server_and_no_plan(tmp_path: Path) -> None:
         assert server.alive()
     launched, _port = stub.launched[0]
     assert "secret-key" not in str(launched)
-    assert stub.launches[0].env == {"MOPT_API_KEY": "secret-key", "VLLM_API_KEY": "secret-key"}
+    env = stub.launches[0].env
+    assert (env["MOPT_API_KEY"], env["VLLM_API_KEY"]) == ("secret-key", "secret-key")
     assert "secret-key" not in (tmp_path / "serve.log").read_text()
+
+
+def test_a_server_is_told_whose_it_is_unless_it_outlives(tmp_path: Path) -> None:
+    stub = Stub("good")
+    with serve(stub, tmp_path):
+        pass
+    with serve(stub, tmp_path, outlive=True):
+        pass
+    assert [launch.env.get("MOPT_PARENT_PID") for launch in stub.launches] == [str(os.getpid()), None]
 
 
 def test_an_address_for_everyone_is_reached_through_this_machine(tmp_path: Path) -> None:

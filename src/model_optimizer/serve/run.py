@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ PORT_TRIES = 3
 KEY_VARIABLES = ("MOPT_API_KEY", "VLLM_API_KEY")
 """Where servers read the key that they ask for: ours, vLLM's."""
 
+PARENT_VARIABLE = "MOPT_PARENT_PID"
+
 
 def start_launch(launch: Launch, log: Path, *, python: Path | None = None) -> Running:
     """Start it in its environment, or with the interpreter that a user names."""
@@ -59,8 +62,12 @@ def start(
     port: int | None = None,
     key: str | None = None,
     limit_s: float = LIMIT_S,
+    outlive: bool = False,
 ) -> ServerHandle:
     """Serve `artifact` as `plan` says. `port` None takes a free one; `key` is asked of every client.
+
+    `outlive` is for a server that will be detached: ours end otherwise with the program that started them,
+    even if that one is killed.
 
     Raises HostError when a port that was named is in use or the environment is missing, ToolError when the
     server ends, hangs, or does not answer a real request. Whatever is raised, nothing is left running.
@@ -71,7 +78,7 @@ def start(
     plan = dataclasses.replace(plan, checkpoint=artifact.path, format=artifact.format)
     for attempt in range(1, PORT_TRIES + 1):
         chosen = port if port is not None else processes.free_port()
-        launch = _with_key(engine.launch(plan, chosen), key)
+        launch = _with(engine.launch(plan, chosen), key=key, outlive=outlive)
         server = ServerHandle(
             start_process(launch, log),
             url=f"http://{_reachable(host)}:{chosen}",
@@ -98,10 +105,12 @@ def _was_taken(error: MoptError) -> bool:
     return error.reference == "port-in-use" or any("address already in use" in c.lower() for c in error.cause)
 
 
-def _with_key(launch: Launch, key: str | None) -> Launch:
-    if key is None:
-        return launch
-    return dataclasses.replace(launch, env={**launch.env, **dict.fromkeys(KEY_VARIABLES, key)})
+def _with(launch: Launch, *, key: str | None, outlive: bool) -> Launch:
+    """What only the process may know, and no plan: the key, and whose process it is."""
+    added: dict[str, str] = dict.fromkeys(KEY_VARIABLES, key) if key is not None else {}
+    if not outlive:
+        added[PARENT_VARIABLE] = str(os.getpid())
+    return dataclasses.replace(launch, env={**launch.env, **added})
 
 
 def _reachable(host: str) -> str:

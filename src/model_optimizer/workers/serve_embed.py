@@ -26,7 +26,9 @@ PACKAGES = {"onnx": ("onnxruntime",), "torch": ("torch", "transformers")}
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
     from _serve_http import bind
+    from _serve_parent import end_with_parent
 
+    end_with_parent()
     if request["backend"] not in PACKAGES:
         fail("backend", f"there is no backend `{request['backend']}`", hint=[f"known: {', '.join(PACKAGES)}"])
     bind(request["host"], request["port"]).close()

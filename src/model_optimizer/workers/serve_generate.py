@@ -25,7 +25,9 @@ from _serve_decode import Decoding, Limits
 def job(request: dict[str, Any]) -> dict[str, Any]:
     import uvicorn
     from _serve_http import bind
+    from _serve_parent import end_with_parent
 
+    end_with_parent()
     taken = bind(request["host"], request["port"])
     folder = Path(request["model"])
     progress(f"loading {request['served_name']}")

@@ -131,7 +131,7 @@ def _serve(
     reporter = Reporter()
     kept = log or _place(order.plan.model) / "serve.log"
     try:
-        server = _start(order, engine, kept, reporter, port, key, python)
+        server = _start(order, engine, kept, reporter, port, key, python, outlive=detach)
     finally:
         reporter.close()
     _run(server, order, keyed=key is not None, own_log=log is None, detach=detach, as_json=as_json)
@@ -145,6 +145,8 @@ def _start(
     port: int | None,
     key: str | None,
     python: Path | None,
+    *,
+    outlive: bool,
 ) -> "ServerHandle":
     from functools import partial
 
@@ -159,6 +161,7 @@ def _start(
         start_process=partial(start_launch, python=python),
         port=port,
         key=key,
+        outlive=outlive,
     )
 
 
