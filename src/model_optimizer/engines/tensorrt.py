@@ -1,5 +1,7 @@
 """TensorRT: an ONNX network built for one GPU. For encoders and vision; language models have TensorRT-LLM."""
 
+import re
+
 from model_optimizer.core import (
     Host,
     Launch,
@@ -14,6 +16,7 @@ from model_optimizer.core import (
 )
 from model_optimizer.core.site import Ability, Offer, Site
 from model_optimizer.facts import tensorrt as facts
+from model_optimizer.facts.versions import key
 
 from . import _gpu as g
 
@@ -65,7 +68,8 @@ def container(plan: Plan, port: int = 8000) -> tuple[str, ...]:
 
 
 def versions() -> tuple[str, ...]:
-    return facts.versions()
+    """From 10.0 on; older ones build no network that is exported today."""
+    return tuple(v for v in facts.versions() if key(v) >= key("10.0"))
 
 
 def offer(model: ModelSpec, site: Site, version: str) -> Offer:
@@ -81,11 +85,9 @@ def offer(model: ModelSpec, site: Site, version: str) -> Offer:
             site, least, f"TensorRT {version}", source, maximum=release.maximum_compute_capability
         )
     )
-    cuda = release.cuda[-1] if release.cuda else None
-    if cuda is None and release.python_package:
-        cuda = release.python_package.rpartition("cu")[2] or None
-    if cuda and cuda.split(".")[0].isdigit():
-        links.append(g.driver_link(site, cuda.split()[0], source))
+    cuda = _cuda(release)
+    if cuda:
+        links.append(g.driver_link(site, cuda, source))
     return Offer(version=version, exact=release.exact, cuda=cuda, links=tuple(links))
 
 
@@ -98,6 +100,15 @@ def ability(scheme: Scheme, site: Site, version: str) -> Ability:
             source="facts/compatibility/tensorrt_rules",
         )
     return g.ability(scheme, site, engine="TensorRT")
+
+
+def _cuda(release: facts.TensorrtRelease) -> str | None:
+    """The newest CUDA that there are packages for; the major version of the Python package where no list is."""
+    listed = [found[0] for text in release.cuda or () if (found := re.match(r"\d+\.\d+", text))]
+    if listed:
+        return listed[-1]
+    found = re.search(r"cu(\d+)$", release.python_package or "")
+    return found[1] if found else None
 
 
 def _network(model: ModelSpec) -> Link:

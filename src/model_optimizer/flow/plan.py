@@ -83,6 +83,7 @@ def question_of(request: PlanRequest) -> PlanQuestion:
         gpu=fact,
         gpus=_count(request),
         host_digest=digest.of_noun(host) if host else None,
+        host_memory_bytes=host.memory_available_bytes if host else None,
         workload=workload,
         slo=request.slo,
         wishes=request.wishes,

@@ -10,6 +10,7 @@ from .question import Functions, No, PlanQuestion
 
 # Schemes that are tried for a checkpoint that is not quantized, the most precise first.
 OPEN = ("bf16", "fp16", "fp8", "int8_weight", "int8", "awq_int4", "nvfp4", "int4_rtn")
+BF16_FROM = (8, 0)
 PLAIN = frozenset({"bf16", "fp16", "fp32"})
 DTYPE_NAMES = {"bf16": "bf16", "fp16": "fp16", "fp32": "fp32"}
 
@@ -54,7 +55,7 @@ def enumerate_all(question: PlanQuestion, functions: Functions) -> tuple[list[Ca
             rejected.append(_no(name, "any", f"{link.name}: {link.says}", link.source, link.name))
             continue
         for scheme in _schemes(question, functions, name):
-            ability = engine.ability(scheme, question.site, offer.version)
+            ability = _with_dtype(question, engine.ability(scheme, question.site, offer.version))
             if ability.how == "no":
                 rejected.append(_no(name, scheme.name, ability.because, ability.source, "number format"))
                 continue
@@ -71,6 +72,15 @@ def enumerate_all(question: PlanQuestion, functions: Functions) -> tuple[list[Ca
                     )
                 )
     return kept, rejected
+
+
+def _with_dtype(question: PlanQuestion, ability: Ability) -> Ability:
+    """The same, unless a computation in BF16 was asked for where there is none."""
+    have = question.site.compute_capability
+    if question.wishes.dtype != "bf16" or have is None or have >= BF16_FROM:
+        return ability
+    because = f"BF16 needs compute capability 8.0, {question.site.gpu} has {have[0]}.{have[1]}; FP16 runs there"
+    return Ability(how="no", because=because, source="vllm platforms/cuda.py, check_if_supports_dtype")
 
 
 def best_offer(question: PlanQuestion, functions: Functions, name: str) -> Offer:
@@ -130,7 +140,7 @@ def _schemes(question: PlanQuestion, functions: Functions, engine: str) -> Itera
 def _sixteen(question: PlanQuestion) -> str:
     """The 16-bit format to compute in: that of the checkpoint, FP16 where BF16 is not to be had."""
     capability = question.site.compute_capability or (0, 0)
-    if own_scheme(question.model) == "fp16" or capability < (8, 0):
+    if own_scheme(question.model) == "fp16" or capability < BF16_FROM:
         return "fp16"
     return "bf16"
 

@@ -9,7 +9,7 @@ from model_optimizer.facts import decisions
 from model_optimizer.facts.decisions import Branch
 from model_optimizer.planner.service import Question as Service
 
-from .candidates import best_offer, enumerate_all
+from .candidates import Candidate, best_offer, enumerate_all
 from .check import checked
 from .fleet import crossover
 from .judge import WORDS, Judged, judge, load_of, settle
@@ -30,13 +30,7 @@ def decide(question: PlanQuestion, functions: Functions, *, nearest: bool = True
     question = checked(question, functions)
     branch = decisions.branch(situation(question))
     candidates, refused = enumerate_all(question, functions)
-    kept = list[Judged]()
-    for candidate in candidates:
-        answer = judge(question, functions, candidate)
-        if isinstance(answer, No):
-            refused.append(answer)
-        else:
-            kept.append(answer)
+    kept = _judge_all(question, functions, branch, candidates, refused)
     ordered = sorted(kept, key=lambda judged: _rank(question, branch, judged))
     played, off = 0, dict[str, float]()
     for first in ordered:
@@ -60,6 +54,43 @@ def decide(question: PlanQuestion, functions: Functions, *, nearest: bool = True
         rejected = [*_outranked(question, branch, judged, others), *(no.rejection for no in refused)]
         return replace(chosen, rejected=_grouped(rejected), crossover=crossover(question, judged, others))
     return _infeasible(question, functions, refused, branch, nearest=nearest)
+
+
+def _judge_all(
+    question: PlanQuestion,
+    functions: Functions,
+    branch: Branch,
+    candidates: Sequence[Candidate],
+    refused: list[No],
+) -> list[Judged]:
+    """Engines in the order of the tree. One whose memory is that of an engine before it is worked out only
+    when nothing before it is feasible: the same arithmetic would come to the same answer."""
+    kept, modelled = list[Judged](), dict[str, str]()
+    order = [*branch.leaf.order, *(name for name in functions.engines if name not in branch.leaf.order)]
+    for name in order:
+        own = [c for c in candidates if c.engine == name]
+        if not own:
+            continue
+        rules = functions.engines[name].MEMORY
+        if rules in modelled and kept and not question.measured:
+            refused += [_later(candidate, modelled[rules]) for candidate in own]
+            continue
+        modelled.setdefault(rules, name)
+        for candidate in own:
+            answer = judge(question, functions, candidate)
+            if isinstance(answer, No):
+                refused.append(answer)
+            else:
+                kept.append(answer)
+    return kept
+
+
+def _later(candidate: Candidate, first: str) -> No:
+    reason = f"no better than {first} by the arithmetic at hand, and nothing that was measured prefers it"
+    rejection = Rejection(
+        engine=candidate.engine, scheme=candidate.scheme.name, reason=reason, source="facts/decisions/tree"
+    )
+    return No(rejection=rejection, kind="task")
 
 
 def situation(question: PlanQuestion) -> dict[str, str | float]:
@@ -98,6 +129,7 @@ def _rank(question: PlanQuestion, branch: Branch, judged: Judged) -> tuple[float
     return (
         known,
         judged.gpus,
+        float(judged.room.spilled),
         judged.loss,
         float(judged.room.eager),
         place,
@@ -111,7 +143,7 @@ def _outranked(
     question: PlanQuestion, branch: Branch, winner: Judged, others: Sequence[Judged]
 ) -> list[Rejection]:
     """Feasible combinations, and the first comparison that each of them lost."""
-    words = ("its speed is not known", "takes {} GPUs instead of {}", "costs more quality", "has no CUDA graphs",
+    words = ("its speed is not known", "takes {} GPUs instead of {}", "leaves layers to the CPU", "costs more quality", "has no CUDA graphs",
              "comes later in the decision tree", "has more stages", "shares layers between more GPUs", "takes less load")  # fmt: skip
     best, found = _rank(question, branch, winner), list[Rejection]()
     for other in others:

@@ -18,7 +18,6 @@ from .steady import Shape, Steady
 FIRST_SEQS = 256
 ROUND_SEQS = 8
 BATCHES = (512, 1024, 2048, 4096, 8192, 16384)
-LIGHTEST = 1e-3
 WORDS = {"ttft_ms": "TTFT", "tpot_ms": "TPOT", "e2e_ms": "E2E"}
 
 
@@ -123,19 +122,37 @@ def _under_load(
     shape = steady.shape_of(question.workload, question.texts)
     load, closed, unit = load_of(question)
     data = question.wishes.data_parallel or 1
-    limits = limits_of(question, candidate, room)
+    limits = _widest(question, candidate, room)
     capacity = data * steady.most(model, limits, shape, question.slo, closed=closed)
     if _starved(model, limits, shape, question, capacity, load):
         other = with_fp8_cache(functions, question, candidate, room)
         if other is not None:
-            wider = limits_of(question, candidate, other)
+            wider = _widest(question, candidate, other)
             steps = functions.steps(setup_of(question, candidate, other))
             more = data * steady.most(steps, wider, shape, question.slo, closed=closed)
             if _replicas(load, more, closed) < _replicas(load, capacity, closed):
                 room, limits, model, capacity = other, wider, steps, more
+    if closed and not limited(question):
+        # Nobody set a limit: clients that find no room wait, and that is all that happens.
+        capacity = max(capacity, load)
     if capacity <= 0:
         return _too_slow(candidate, model, limits, shape, question)
     return _sized(question, candidate, room, model, capacity, (load, closed, unit))
+
+
+def limited(question: PlanQuestion) -> bool:
+    """Whether any limit on latency was set."""
+    slo = question.slo
+    return any(limit is not None for limit in (slo.ttft_ms, slo.tpot_ms, slo.e2e_ms))
+
+
+def _widest(question: PlanQuestion, candidate: Candidate, room: Room) -> Limits:
+    """The limits with as many slots as the release would give: how many there are is decided afterwards."""
+    limits = limits_of(question, candidate, room)
+    if question.wishes.max_num_seqs:
+        return limits
+    slots = max(defaults(question, rules_version(candidate)).seqs, room.seqs)
+    return replace(limits, max_num_seqs=slots)
 
 
 def _sized(
@@ -299,14 +316,14 @@ def _starved(
         return False
     free = replace(limits, kv_cache_tokens=None)
     closed = load_of(question)[1]
-    return steady.most(model, free, shape, question.slo, closed=closed) > 1.02 * max(capacity, LIGHTEST)
+    return steady.most(model, free, shape, question.slo, closed=closed) > 1.02 * max(capacity, steady.LIGHT)
 
 
 def _too_slow(
     candidate: Candidate, model: StepModel, limits: Limits, shape: Shape, question: PlanQuestion
 ) -> No:
     """Which limit breaks with one request alone, and by how much."""
-    found = steady.at_rate(model, limits, shape, LIGHTEST)
+    found = steady.at_rate(model, limits, shape, steady.LIGHT)
     if found.why:
         return _no(candidate, found.why, model.provenance, kind="memory")
     parts = steady.broken(found, question.slo)

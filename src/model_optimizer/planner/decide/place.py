@@ -280,6 +280,17 @@ def _layers(question: PlanQuestion, functions: Functions, candidate: Candidate, 
         return _no(candidate, error.message)
     if low == 0 or not part.fits:
         return _no(candidate, f"does not fit: {whole.because}", short=_missing(whole))
+    there = question.host_memory_bytes or int(decisions.rule("host-memory").value)
+    if part.host_bytes > there:
+        short = part.host_bytes - there
+        reason = (
+            f"{low} of {total} layers fit on the GPU, and the rest needs {show_bytes(part.host_bytes)} of host memory, "
+            f"{show_bytes(there)} are there"
+        )
+        return _no(candidate, reason, short=short)
+    slo = question.slo
+    if slo.ttft_ms or slo.tpot_ms or slo.e2e_ms:
+        return _no(candidate, f"only {low} of {total} layers fit on the GPU: no latency can be promised for the rest")
     step = f"{low} of {total} layers on the GPU, {show_bytes(part.host_bytes)} in host memory, computed by the CPU"
     return Room(
         fit=part,

@@ -68,7 +68,8 @@ class PlanQuestion:
 
     `gpus` is how many there are. `texts` is how many texts one request of an embedding model holds; lengths
     are of one text. `assumed` names what nobody said and a default stands for. `measured` maps
-    (engine, scheme) to requests a second that were measured under this load. `stretched` is the factor by
+    (engine, scheme) to requests a second that were measured under this load. `host_memory_bytes` is what is
+    available for layers on the CPU. `stretched` is the factor by
     which YaRN stretches the model's context, None for none.
     """
 
@@ -80,6 +81,7 @@ class PlanQuestion:
     gpu: GpuFact
     gpus: int = 1
     host_digest: str | None = None
+    host_memory_bytes: int | None = None
     workload: Workload
     slo: Slo
     wishes: Wishes = field(default_factory=Wishes)

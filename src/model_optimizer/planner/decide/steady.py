@@ -5,7 +5,7 @@ leads to, and from it times, and is used to search. What is chosen is then playe
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from model_optimizer.core import Slo, Workload
 from model_optimizer.core.steps import Batch, StepModel
@@ -15,6 +15,8 @@ ROUNDS = 24
 CLOSE = 1e-3
 P99_OF_EXPONENTIAL = math.log(100)
 SEARCH = 14
+NEAR = 0.01
+LIGHT = 1e-3
 MOST = 1e6
 Z99 = 2.33
 
@@ -54,6 +56,11 @@ class Steady:
     e2e_p99_ms: float = 0.0
     why: str | None = None
 
+    @property
+    def in_flight(self) -> float:
+        """Requests in the system, by Little's law."""
+        return self.rate * self.e2e_ms * 1e-3
+
 
 def shape_of(work: Workload, texts: int = 1) -> Shape:
     generates = work.task == "generate"
@@ -88,32 +95,33 @@ def at_rate(steps: StepModel, limits: Limits, shape: Shape, rate: float) -> Stea
 
 
 def at_concurrency(steps: StepModel, limits: Limits, shape: Shape, clients: float) -> Steady:
-    """A closed loop of clients, each of which waits for its answer."""
-    low, high = 0.0, 1.0
-    while high < MOST and not _beyond(steps, limits, shape, high, clients):
-        low, high = high, high * 2
+    """A closed loop of clients, each of which waits for its answer: the rate at which so many are in flight."""
+    low, found = 0.0, Steady(rate=0.0)
+    high, top = _bracket(steps, limits, shape, clients)
     for _ in range(SEARCH):
         middle = (low + high) / 2
-        if _beyond(steps, limits, shape, middle, clients):
-            high = middle
+        here = at_rate(steps, limits, shape, middle)
+        if here.why is not None or here.in_flight > clients:
+            high, top = middle, here
         else:
-            low = middle
-    found = at_rate(steps, limits, shape, low or high / 2)
-    if found.why:
-        return found
-    # A closed loop has no arrivals that pile up: the tail is that of lengths and of prompts of others.
+            low, found = middle, here
+        if high - low < NEAR * high:
+            break
+    return replace(_calm(found), why=None) if found.rate else top
+
+
+def _bracket(steps: StepModel, limits: Limits, shape: Shape, clients: float) -> tuple[float, Steady]:
+    """A rate above the one that so many clients reach: as if each were alone."""
+    alone = at_rate(steps, limits, shape, LIGHT)
+    if alone.why is not None:
+        return LIGHT, alone
+    return 1.01 * clients / (alone.e2e_ms * 1e-3), alone
+
+
+def _calm(found: Steady) -> Steady:
+    """A closed loop has no arrivals that pile up: of the tail, that of lengths and of prompts of others is left."""
     calm = found.ttft_ms + (found.ttft_p99_ms - found.ttft_ms) / 3
-    return Steady(
-        rate=found.rate,
-        running=found.running,
-        step_ms=found.step_ms,
-        ttft_ms=found.ttft_ms,
-        ttft_p99_ms=calm,
-        tpot_ms=found.tpot_ms,
-        tpot_p99_ms=found.tpot_p99_ms,
-        e2e_ms=found.e2e_ms,
-        e2e_p99_ms=found.e2e_p99_ms,
-    )
+    return replace(found, ttft_p99_ms=calm)
 
 
 def broken(found: Steady, slo: Slo) -> list[tuple[str, float, float]]:
@@ -129,37 +137,29 @@ def broken(found: Steady, slo: Slo) -> list[tuple[str, float, float]]:
 
 def most(steps: StepModel, limits: Limits, shape: Shape, slo: Slo, *, closed: bool) -> float:
     """The largest rate (or number of clients) that one replica takes within the limits; 0 when none."""
-    look = at_concurrency if closed else at_rate
 
-    def holds(load: float) -> bool:
-        found = look(steps, limits, shape, load)
-        return found.why is None and not broken(found, slo)
+    def held(rate: float) -> Steady | None:
+        found = at_rate(steps, limits, shape, rate)
+        if found.why is not None or broken(_calm(found) if closed else found, slo):
+            return None
+        return found
 
-    low, high = 0.0, 1.0 if closed else 0.05
-    if not holds(high):
-        if closed:
-            return 0.0
-        high, low = 0.05, 0.0
-        if not holds(0.001):
-            return 0.0
-        low = 0.001
-    else:
-        while high < MOST and holds(high):
-            low, high = high, high * 2
+    low, best = LIGHT, held(LIGHT)
+    if best is None:
+        return 0.0
+    high = min(MOST, 1e3 / best.e2e_ms)
+    while high < MOST and (found := held(high)) is not None:
+        low, best, high = high, found, high * 2
     for _ in range(SEARCH):
-        middle = (low + high) / 2
-        if holds(middle):
-            low = middle
-        else:
-            high = middle
-        if high - low < 0.01 * low:
+        if high - low < NEAR * low:
             break
-    return float(math.floor(low)) if closed else low
-
-
-def _beyond(steps: StepModel, limits: Limits, shape: Shape, rate: float, clients: float) -> bool:
-    found = at_rate(steps, limits, shape, rate)
-    return found.why is not None or rate * found.e2e_ms * 1e-3 > clients
+        middle = (low + high) / 2
+        found = held(middle)
+        if found is None:
+            high = middle
+        else:
+            low, best = middle, found
+    return float(max(1, math.floor(best.in_flight))) if closed else low
 
 
 def _batch(shape: Shape, running: float, tokens: float) -> Batch:
@@ -189,28 +189,15 @@ def _times(
 ) -> Steady:
     fresh = max(1.0, shape.prompt - shape.cached)
     budget = limits.max_num_batched_tokens
-    own, own99 = (
-        _prompt_ms(steps, shape, running, n, budget) for n in (fresh, shape.prompt_p99 - shape.cached)
-    )
-    plain = steps.mixed_ms(_batch(shape, running, 0.0)) if running else 0.0
-    busy = min(0.99, rate * shape.texts * 1e-3 * max(0.0, own - plain))
-    wait = busy / (1 - busy) * own / 2
     front = limits.frontend_ms + limits.frontend_token_us * shape.prompt * 1e-3
+    if not shape.output:
+        return _pooled(steps, limits, shape, rate, step, front)
+    own, own99 = (_prompt_ms(steps, shape, running, n, budget) for n in (fresh, shape.prompt_p99 - shape.cached))
+    plain = steps.mixed_ms(_batch(shape, running, 0.0)) if running else 0.0
+    busy = min(0.99, rate * 1e-3 * max(0.0, own - plain))
+    wait = busy / (1 - busy) * own / 2
     ttft = front + step / 2 + wait + own
     ttft99 = front + step + P99_OF_EXPONENTIAL * wait + own99
-    if not shape.output:
-        # Texts of one request run beside each other; the slower one counts.
-        more = 1 + 0.5 * (shape.texts - 1) * min(1.0, busy)
-        e2e, e2e99 = front + (step / 2 + wait + own) * more, ttft99 * more
-        return Steady(
-            rate=rate,
-            running=running,
-            step_ms=step,
-            ttft_ms=e2e,
-            ttft_p99_ms=e2e99,
-            e2e_ms=e2e,
-            e2e_p99_ms=e2e99,
-        )
     crowd = running + Z99 * math.sqrt(running)
     tokens = 1.3 * rate * 1e-3 * fresh * step
     tpot99 = max(step, steps.mixed_ms(_batch(shape, crowd, max(tokens, 1.0))))
@@ -225,6 +212,22 @@ def _times(
         e2e_ms=ttft + step * max(0.0, shape.output - 1),
         e2e_p99_ms=ttft99 + tpot99 * max(0.0, shape.output_p99 - 1),
     )
+
+
+def _pooled(
+    steps: StepModel, limits: Limits, shape: Shape, rate: float, step: float, front: float
+) -> Steady:
+    """Texts that arrive during a step are computed in the next one: a text sees one and a half steps, at most two.
+
+    Steps grow with what has gathered: the crowded one holds what Poisson's law allows once in a hundred times.
+    """
+    texts = rate * shape.texts * 1e-3 * step
+    crowd = texts + Z99 * math.sqrt(texts * shape.texts) + shape.texts
+    tokens = min(crowd * shape.prompt, float(limits.max_num_batched_tokens))
+    longest = steps.mixed_ms(_batch(shape, 0.0, max(tokens, float(shape.prompt_p99))))
+    rounds = max(1.0, crowd * shape.prompt / limits.max_num_batched_tokens)
+    mean, tail = front + 1.5 * step, front + step + rounds * longest
+    return Steady(rate=rate, step_ms=step, ttft_ms=mean, ttft_p99_ms=tail, e2e_ms=mean, e2e_p99_ms=tail)
 
 
 def _prompt_ms(steps: StepModel, shape: Shape, running: float, tokens: float, budget: int) -> float:

@@ -18,6 +18,7 @@ from .question import Functions, PlanQuestion
 GGUF = {"bf16": "BF16", "fp16": "F16", "int8_weight": "Q8_0", "int4_rtn": "Q4_K_M"}
 FORMATS = {"llama_cpp": "gguf", "tensorrt": "onnx", "tensorrt_rtx": "onnx"}
 ROPE_SCALING_UNTIL = "0.11.0"
+NO_RELEASES = "0"
 
 
 def write(
@@ -40,7 +41,7 @@ def write(
         workload=question.workload,
         slo=question.slo,
         engine=candidate.engine,
-        engine_version=offer.version,
+        engine_version=offer.version if offer.version != NO_RELEASES else None,
         image=offer.image,
         environment=functions.engines[candidate.engine].ENVIRONMENT,
         scheme=candidate.scheme.name,
