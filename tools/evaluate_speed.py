@@ -21,13 +21,16 @@ from functools import cache
 from pathlib import Path
 from statistics import fmean, median
 
-from model_optimizer.core import Lengths, ModelSpec, Workload, lengths, plugins
+from model_optimizer.core import FitQuestion, Lengths, ModelSpec, MoptError, Workload, lengths, plugins
 from model_optimizer.facts import gpus, speed, vllm
+from model_optimizer.planner import fit as memory_room
+from model_optimizer.planner.memory import card
 from model_optimizer.planner.service import loads, loop, summary
 from model_optimizer.planner.service.limits import Limits
+from model_optimizer.planner.speed import tables
 from model_optimizer.planner.speed.roofline import roofline
 from model_optimizer.planner.speed.setup import Setup
-from model_optimizer.system import models
+from model_optimizer.system import models, step_tables
 
 ROOT = Path(__file__).parents[1]
 POINTS = ROOT / "evidence/speed-model/points"
@@ -282,12 +285,30 @@ def limits_of(p: Point) -> Limits:
     return Limits(
         max_num_seqs=p.max_num_seqs or sequences,
         max_num_batched_tokens=p.max_num_batched_tokens or tokens,
-        kv_cache_tokens=p.kv_tokens or rough_cache(p),
+        kv_cache_tokens=p.kv_tokens or cache_of(p),
     )
 
 
+def cache_of(p: Point) -> int:
+    """Tokens of KV cache, where the source does not say: by the memory model for vLLM, else roughly."""
+    setup = setup_of(p)
+    if p.engine != "vllm":
+        return rough_cache(p)
+    question = FitQuestion(
+        model=setup.model,
+        gpu=card.named(p.gpu),
+        version=p.version or "0.12.0",
+        scheme=None if p.scheme == "bf16" else setup.scheme,
+        kv_cache_dtype="fp8" if p.kv_bits == 8 else "auto",
+        tensor_parallel=p.gpus,
+        gpu_memory_utilization=p.utilization,
+        max_num_seqs=p.max_num_seqs,
+    )
+    return max(memory_room.fit(question).kv_cache_tokens, p.prompt + p.output + 16)
+
+
 def rough_cache(p: Point) -> int:
-    """Tokens of KV cache, where the source does not say: memory that is left after weights and 3 GB."""
+    """Tokens of KV cache of an engine whose memory is not modelled: what weights and 3 GB leave."""
     setup = setup_of(p)
     total = setup.gpu.visible_memory_bytes or setup.gpu.memory_bytes * 0.985
     bits = setup.scheme.weight_bits + (0.5 if setup.scheme.weight_bits == 4 else 0)
@@ -304,7 +325,7 @@ def predict(p: Point, shared=None, overheads=None, aic=None) -> dict[str, float 
     overhead = overhead or speed.engine(p.engine).at(p.version)
     if p.async_scheduling is not None:
         overhead = replace(overhead, overlap=p.async_scheduling)
-    model = roofline(setup, shared=shared, overhead=overhead)
+    model = roofline(setup, shared=shared, overhead=overhead) if not TABLES else tabled(p, overhead)
     limits = replace(limits, frontend_ms=overhead.frontend_ms, frontend_token_us=overhead.frontend_token_us)
     chat = p.source == "gpustack" and 190 < p.output < 210 and p.prompt < 300
     work = Workload(
@@ -319,6 +340,26 @@ def predict(p: Point, shared=None, overheads=None, aic=None) -> dict[str, float 
     tpot = {"mean": n.tpot_ms.mean, "p50": n.tpot_ms.p50, "p95": n.tpot_ms.p99}[p.tpot_stat]
     ttft = {"mean": n.ttft_ms.mean, "p50": n.ttft_ms.p50, "p95": n.ttft_ms.p99}[p.ttft_stat]
     return {"tpot": tpot, "throughput": rate, "ttft": ttft}
+
+
+TABLES = False
+
+
+@cache
+def grid_of(p: Point):
+    """The grid of a point, None where there are no tables."""
+    asked = tables.request(setup_of(p))
+    if isinstance(asked, tables.Refused):
+        return None
+    try:
+        return step_tables.load(asked, progress=lambda *_: None)
+    except MoptError as error:
+        print(p.model, p.gpu, p.engine, p.scheme, error.message, *error.cause, file=sys.stderr)
+        return None
+
+
+def tabled(p: Point, overhead):
+    return tables.tables(setup_of(p), grid_of(p), overhead=overhead)
 
 
 def drawn(p: Point, tokens: int) -> Lengths:
@@ -358,12 +399,12 @@ SHARED = ("sustained", "weight_only_compute", "weight_only_bandwidth")
 OWN = ("gap_ms", "step_ms", "sequence_us", "layer_us", "frontend_ms")
 
 
-def fit(chosen: list[Point], rounds: int = 2):
+def fit(chosen: list[Point], rounds: int = 1):
     """Coordinate descent over a few constants, on a thinned sample."""
     thin: dict[str, list[Point]] = defaultdict(list)
     for p in chosen:
         thin[p.source].append(p)
-    sample = [p for group in thin.values() for p in group[:: max(1, len(group) // 60)]]
+    sample = [p for group in thin.values() for p in group[:: max(1, len(group) // 24)]]
     shared = speed.shared()
     overheads = {(e, row.since): row for e in speed.engines() for row in speed.engine(e).release}
     best = loss(errors(sample, shared=shared, overheads=overheads), sample)
@@ -439,10 +480,17 @@ def main() -> None:
     parser.add_argument("--source")
     parser.add_argument("--by", default="source", help="source, engine, gpu, scheme, model, gpus")
     parser.add_argument("--rows", action="store_true")
+    parser.add_argument(
+        "--tables", action="store_true", help="steps from aiconfigurator-core, where it has them"
+    )
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     every = points()
     chosen = [p for p in every if asked.source is None or p.source == asked.source]
+    if asked.tables:
+        global TABLES
+        TABLES = True
+        chosen = [p for p in chosen if grid_of(p) is not None]
     if asked.fit:
         found: dict[str, dict[str, float]] = {}
         for source in sorted({p.source for p in chosen}):

@@ -31,17 +31,19 @@ from model_optimizer.core.paths import Order, Work
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from model_optimizer.core import Engine, Fit, FitQuestion, GpuMemory, ReadModel, Scheme, Tool
+    from model_optimizer.core import Engine, Estimate, Fit, FitQuestion, GpuMemory, ReadModel, Scheme, Tool
     from model_optimizer.core.diagnosis import Diagnosis
+    from model_optimizer.core.ledger import LedgerRow
+    from model_optimizer.core.question import EstimateQuestion
     from model_optimizer.flow.wiring import Choices, Wiring
     from model_optimizer.planner import Options
     from model_optimizer.system.runs import RunFolder
     from model_optimizer.verify import Endpoint
 
 __all__ = [
-    "Optimization", "candidates", "diagnose", "diagnose_command", "doctor", "fit", "gpu_memory",
-    "load_host", "make", "optimize", "plan_making", "probe", "read_model", "resume", "save", "scheme",
-    "verify",
+    "Optimization", "candidates", "diagnose", "diagnose_command", "doctor", "estimate", "fit",
+    "gpu_memory", "load_host", "make", "optimize", "plan_making", "probe", "read_model", "resume",
+    "save", "scheme", "verify",
 ]  # fmt: skip
 
 
@@ -121,6 +123,37 @@ def fit(question: "FitQuestion") -> "Fit":
         return room.fit(question)
     chosen = question.scheme or scheme(_own_scheme(question.model))
     return room.fit(question, scheme=chosen, memory=plugins.load("model_optimizer.engines", name).memory)
+
+
+def estimate(question: "EstimateQuestion", *, progress: Progress) -> "Estimate":
+    """How fast a load is served: times, rates, how sure they are, what limits, where they come from.
+
+    UsageError for contradictions, NoFeasiblePlan when the engine would not start at all.
+    """
+    from model_optimizer.facts import measured
+    from model_optimizer.planner import estimate as room
+    from model_optimizer.planner import fit as memory
+    from model_optimizer.system import ledger, step_tables
+
+    own = ledger.read()
+    placed = question.placed
+    name = memory.engine_name(placed.engine)
+    tables = question.step_model in ("auto", "tables")
+    at_hand = tables and (question.step_model == "tables" or step_tables.installed() is not None)
+
+    def rows(gpu: str, engine: str) -> "Sequence[LedgerRow]":
+        return (*measured.rows(gpu, engine), *own)
+
+    return room.estimate(
+        dataclasses.replace(question, placed=dataclasses.replace(placed, engine=name)),
+        room.Desk(
+            fit=fit,
+            scheme=scheme,
+            ledger=rows,
+            grid=(lambda asked: step_tables.load(asked, progress=progress)) if at_hand else None,
+            tables_because="the extra `tables` is not installed",
+        ),
+    )
 
 
 def _is_cpu_engine(name: str) -> bool:

@@ -26,6 +26,11 @@ def dumps(noun: object) -> str:
     return msgspec.json.format(msgspec.json.encode(to_builtins(noun)), indent=2).decode() + "\n"
 
 
+def line(noun: object) -> str:
+    """JSON on one line with a final newline, for files that hold a noun a line."""
+    return msgspec.json.encode(to_builtins(noun)).decode() + "\n"
+
+
 def loads(text: bytes | str, kind: type[T], *, name: str = "input") -> T:
     """Decode a noun; UsageError names the field when the text does not hold one."""
     try:

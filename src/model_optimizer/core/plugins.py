@@ -6,7 +6,7 @@ example `model_optimizer.schemes`.
 
 from functools import cache
 from importlib import import_module
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from pkgutil import iter_modules
 from types import ModuleType
 from typing import Any
@@ -20,11 +20,17 @@ def canonical(name: str) -> str:
 
 
 @cache
+def _outside(package: str) -> tuple[EntryPoint, ...]:
+    """What outside packages register; reading their metadata takes milliseconds, so it is done once."""
+    return tuple(entry_points(group=package))
+
+
+@cache
 def names(package: str) -> tuple[str, ...]:
     """The names of all plug-ins of a package, sorted; nothing is imported but the package itself."""
     folder = import_module(package).__path__
     here = {info.name for info in iter_modules(folder) if not info.name.startswith("_")}
-    return tuple(sorted(here | {canonical(e.name) for e in entry_points(group=package)}))
+    return tuple(sorted(here | {canonical(e.name) for e in _outside(package)}))
 
 
 @cache
@@ -34,7 +40,7 @@ def load(package: str, name: str) -> ModuleType:
     if wanted not in names(package):
         kind = package.rpartition(".")[2].rstrip("s")
         raise UsageError(f"there is no {kind} `{name}`", hint=(f"known: {', '.join(names(package))}",))
-    for entry in entry_points(group=package):
+    for entry in _outside(package):
         if canonical(entry.name) == wanted:
             return entry.load()
     return import_module(f"{package}.{wanted}")

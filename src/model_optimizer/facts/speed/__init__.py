@@ -194,6 +194,30 @@ def shared() -> Shared:
     return read.toml(_FOLDER / "shared.toml", Shared)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableRow(Fact):
+    """A GPU whose kernel times aiconfigurator-core holds: `system` is its name there, the engines' fields
+    are the releases that were measured, `schemes` those of ours that have tables."""
+
+    gpu: str
+    system: str
+    vllm: str | None = None
+    sglang: str | None = None
+    tensorrt_llm: str | None = None
+    schemes: tuple[str, ...]
+
+    def version(self, engine: str) -> str | None:
+        """The release of an engine that was measured."""
+        return {"vllm": self.vllm, "sglang": self.sglang, "tensorrt_llm": self.tensorrt_llm}.get(engine)
+
+
+@cache
+def table_of(gpu: str) -> TableRow | None:
+    """The row of a GPU by its full name; None when it has no tables."""
+    rows = read.toml_rows(_FOLDER / "tables.toml", "table", TableRow)
+    return next((row for row in rows if row.gpu == gpu), None)
+
+
 @cache
 def accuracy(kind: str) -> Accuracy:
     """How wrong predictions of a kind were on servers that no constant was fitted to."""

@@ -1,0 +1,34 @@
+"""`mopt estimate`: memory says how much fits at once, speed how long a step takes, service what users see."""
+
+from model_optimizer.core import Estimate
+from model_optimizer.core.question import EstimateQuestion
+from model_optimizer.planner import service
+from model_optimizer.planner.service import Question
+
+from .check import check_workload
+from .desk import Desk
+from .place import fitted_for, limits_of, setup_of
+from .steps import marked, speculate, steps_of
+from .words import notes_of, settings_of
+
+__all__ = ["Desk", "estimate"]
+
+
+def estimate(question: EstimateQuestion, desk: Desk) -> Estimate:
+    """What a load will see. UsageError for contradictions, NoFeasiblePlan when the engine would not start."""
+    placed, work = question.placed, question.workload
+    check_workload(question)
+    fitted = fitted_for(question, desk)
+    setup = setup_of(question, desk, fitted)
+    limits = limits_of(question, setup, fitted)
+    steps, more = speculate(question, setup, steps_of(question, setup, limits, desk), work)
+    return service.estimate(
+        Question(
+            steps=marked(steps, fitted),
+            limits=limits,
+            workload=work,
+            replicas=placed.data_parallel,
+            settings=settings_of(question, setup, fitted, limits),
+            notes=(*notes_of(question, setup, fitted), *desk.notes, *more),
+        )
+    )

@@ -1,0 +1,31 @@
+"""What an estimate is handed."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from model_optimizer.core import Fit, FitQuestion, Scheme
+from model_optimizer.core.ledger import LedgerRow
+from model_optimizer.core.steps import GridRequest, StepGrid
+
+FitFunction = Callable[[FitQuestion], Fit]
+GridFunction = Callable[[GridRequest], StepGrid]
+LedgerFunction = Callable[[str, str], Sequence[LedgerRow]]
+
+
+def _nothing(_gpu: str, _engine: str) -> Sequence[LedgerRow]:
+    return ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Desk:
+    """`scheme` is a number format by its name, UsageError for none of ours. `grid` is None where no tables
+    are at hand, and `tables_because` says why. `ledger` reads the measurements of a GPU and an engine.
+    `notes` collects what a reader must know.
+    """
+
+    fit: FitFunction
+    scheme: Callable[[str], Scheme]
+    ledger: LedgerFunction = _nothing
+    grid: GridFunction | None = None
+    tables_because: str | None = None
+    notes: list[str] = field(default_factory=list[str])

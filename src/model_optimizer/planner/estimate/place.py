@@ -1,0 +1,114 @@
+"""The deployment that speed and service are asked about: memory, setup, limits."""
+
+from dataclasses import replace
+
+from model_optimizer.core import Fit, FitQuestion, NoFeasiblePlan, Scheme, UsageError
+from model_optimizer.core.question import EstimateQuestion
+from model_optimizer.facts import gpus, speed, vllm
+from model_optimizer.planner.service import Limits
+from model_optimizer.planner.speed import Setup
+
+from .check import longest
+from .desk import Desk
+
+
+def fitted_for(question: EstimateQuestion, desk: Desk) -> Fit:
+    """The memory of one replica. NoFeasiblePlan when it would not start even for these lengths."""
+    placed = question.placed
+    asked = placed if placed.engine == "vllm" else replace(placed, engine="vllm", version=None)
+    fitted = desk.fit(asked)
+    if fitted.fits or placed.model.task != "generate":
+        return _required(fitted)
+    wanted = longest(question.workload.prompt_tokens) + longest(question.workload.output_tokens)
+    most = fitted.largest_max_model_len or 0
+    if placed.max_model_len is None and most >= wanted:
+        desk.notes.append(
+            f"with its default --max-model-len {fitted.max_model_len:,} it does not start "
+            f"({fitted.because}); taken: {most:,}, the longest that does"
+        )
+        return _required(desk.fit(replace(asked, max_model_len=most)))
+    return _required(fitted)
+
+
+def _required(fitted: Fit) -> Fit:
+    if fitted.fits:
+        return fitted
+    most = fitted.largest_max_model_len
+    hints = [f"--max-model-len {most} would start"] if most else []
+    raise NoFeasiblePlan(
+        f"{fitted.model} in {fitted.scheme} does not start on {fitted.gpu}",
+        cause=(fitted.because, *((fitted.error,) if fitted.error else ())),
+        hint=(*hints, "`mopt fit` shows the memory term by term"),
+    )
+
+
+def setup_of(question: EstimateQuestion, desk: Desk, fitted: Fit) -> Setup:
+    """What speed depends on. UsageError when the number format is not one of ours."""
+    placed = question.placed
+    version = fitted.engine_version if placed.engine == "vllm" else placed.version
+    return Setup(
+        model=placed.model,
+        gpu=gpus.find(placed.gpu.name),
+        scheme=placed.scheme or _own_scheme(placed, desk),
+        engine=placed.engine,
+        version=version,
+        kv_bits=_kv_bits(placed),
+        tensor_parallel=placed.tensor_parallel,
+        pipeline_parallel=placed.pipeline_parallel,
+        expert_parallel=question.expert_parallel,
+        eager=placed.enforce_eager,
+    )
+
+
+def _own_scheme(placed: FitQuestion, desk: Desk) -> Scheme:
+    """The format of the checkpoint; engines compute 32-bit checkpoints of language models in 16."""
+    model = placed.model
+    if model.quantization is not None:
+        own = model.quantization.scheme
+        if own is None:
+            raise UsageError(
+                f"the number format of `{model.name}` ({model.quantization.method}) is not known here",
+                hint=("name the nearest with --scheme, for example fp8 or awq_int4",),
+            )
+        return desk.scheme(own)
+    own = placed.dtype or (model.dtype if model.dtype in ("bf16", "fp16") else "bf16")
+    return desk.scheme(own)
+
+
+def _kv_bits(placed: FitQuestion) -> int:
+    if placed.kv_cache_dtype == "auto":
+        own = placed.model.quantization
+        return 8 if own and own.kv_bits == 8 else 16
+    return 8 if placed.kv_cache_dtype.startswith(("fp8", "int8", "q8")) else 16
+
+
+def limits_of(question: EstimateQuestion, setup: Setup, fitted: Fit) -> Limits:
+    """What bounds the batch, from the memory's answer and the engine's defaults."""
+    said = {one.name: one.value for one in fitted.settings}
+    overhead = speed.engine(setup.engine).at(setup.version)
+    generates = setup.model.task == "generate"
+    return Limits(
+        max_num_seqs=int(said.get("max-num-seqs", fitted.max_num_seqs or 256)),
+        max_num_batched_tokens=int(said.get("max-num-batched-tokens", 8192)),
+        kv_cache_tokens=fitted.kv_cache_tokens or None if generates else None,
+        cached_tokens=_cached(question, int(said.get("block-size", 16))),
+        frontend_ms=overhead.frontend_ms,
+        frontend_token_us=overhead.frontend_token_us,
+    )
+
+
+def _cached(question: EstimateQuestion, block: int) -> int:
+    """Tokens of each prompt that the prefix cache holds, in whole blocks."""
+    if not _caches(question.placed):
+        return 0
+    work = question.workload
+    hit = round(question.prefix_hit * work.prompt_tokens.mean)
+    return max(work.shared_prefix, hit) // block * block
+
+
+def _caches(placed: FitQuestion) -> bool:
+    if placed.model.task != "generate":
+        return False
+    if placed.engine != "vllm" or placed.version is None:
+        return True
+    return vllm.release(placed.version).defaults.prefix_caching is not False
