@@ -22,7 +22,7 @@ RATES = (
 def estimate_text(found: Estimate, question: EstimateQuestion) -> str:
     """Everything a person needs; `--json` has the same."""
     lines = [_headline(question), f"  {_load(question)}", ""]
-    lines += [_times(found), _rates(found)]
+    lines += [_times(found), _rates(found)] if found.e2e_ms.mean or found.tpot_ms.mean else [_rates(found)]
     if found.saturated:
         lines.append("SATURATED: more is asked than can be done; the rates are what is reached.\n")
     lines += _bound(found)

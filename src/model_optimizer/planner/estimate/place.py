@@ -45,11 +45,13 @@ def _required(fitted: Fit) -> Fit:
 def setup_of(question: EstimateQuestion, desk: Desk, fitted: Fit) -> Setup:
     """What speed depends on. UsageError when the number format is not one of ours."""
     placed = question.placed
-    version = fitted.engine_version if placed.engine == "vllm" else placed.version
+    version = placed.version
+    if placed.engine == "vllm" and fitted.engine_version:
+        version = vllm.release(fitted.engine_version).version
     return Setup(
         model=placed.model,
         gpu=gpus.find(placed.gpu.name),
-        scheme=placed.scheme or _own_scheme(placed, desk),
+        scheme=placed.scheme or _own_scheme(placed, desk, fitted),
         engine=placed.engine,
         version=version,
         kv_bits=_kv_bits(placed),
@@ -60,7 +62,7 @@ def setup_of(question: EstimateQuestion, desk: Desk, fitted: Fit) -> Setup:
     )
 
 
-def _own_scheme(placed: FitQuestion, desk: Desk) -> Scheme:
+def _own_scheme(placed: FitQuestion, desk: Desk, fitted: Fit) -> Scheme:
     """The format of the checkpoint; engines compute 32-bit checkpoints of language models in 16."""
     model = placed.model
     if model.quantization is not None:
@@ -71,8 +73,7 @@ def _own_scheme(placed: FitQuestion, desk: Desk) -> Scheme:
                 hint=("name the nearest with --scheme, for example fp8 or awq_int4",),
             )
         return desk.scheme(own)
-    own = placed.dtype or (model.dtype if model.dtype in ("bf16", "fp16") else "bf16")
-    return desk.scheme(own)
+    return desk.scheme(placed.dtype or (fitted.scheme if fitted.scheme in ("bf16", "fp16") else "bf16"))
 
 
 def _kv_bits(placed: FitQuestion) -> int:

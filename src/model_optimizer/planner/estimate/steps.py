@@ -165,5 +165,5 @@ def marked(steps: StepModel, fitted: Fit) -> StepModel:
     """Numbers of a release that the facts do not hold say so, each of them."""
     if fitted.version_known:
         return steps
-    text = f"{steps.provenance}; of {fitted.engine_version}, for the release asked for is not in the facts"
+    text = f"{steps.provenance}; its release is not in the facts, the nearest one stands for it"
     return Scaled(steps, 1.0, kind=steps.kind, provenance=text)

@@ -12,6 +12,12 @@ def settings_of(question: EstimateQuestion, setup: Setup, fitted: Fit, limits: L
     own = "asked for" if placed.scheme or placed.dtype else "that of the checkpoint"
     found = [
         Setting(
+            name="engine",
+            value=f"{placed.engine} {setup.version or ''}".strip(),
+            because="asked for" if placed.version == setup.version else "the nearest release in the facts",
+            source="user" if placed.version == setup.version else "table",
+        ),
+        Setting(
             name="scheme", value=setup.scheme.name, because=own, source="user" if placed.scheme else "derived"
         ),
         Setting(
@@ -57,7 +63,7 @@ def notes_of(question: EstimateQuestion, setup: Setup, fitted: Fit) -> tuple[str
     if not fitted.version_known:
         notes.append(
             f"{question.placed.engine} {question.placed.version} is not in the facts; every number is of "
-            f"{fitted.engine_version}"
+            f"{setup.version}"
         )
     if question.workload.arrivals == "burst" and question.workload.output_tokens.kind == "fixed":
         notes.append(

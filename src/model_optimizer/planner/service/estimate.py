@@ -21,6 +21,7 @@ FEWEST_ARRIVALS, MORE_ARRIVALS = 1000, 3000
 # A share of the time in which prompts wait for room, from which on the KV cache is what limits.
 FULL = 0.2
 KV = "KV capacity"
+RATES = ("output_tokens_per_s", "input_tokens_per_s", "requests_per_s")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +118,8 @@ def _open(question: Question) -> Estimate:
     numbers, outcome = _arrivals(question, question.steps, qps, load)
     accuracy = speed.accuracy(question.steps.kind)
     interval = _scaled_intervals(numbers, accuracy, question.replicas, question.workload)
-    interval = {name: ends for name, ends in interval.items() if not name.endswith("_per_s")}
+    numbers = _at_rate(numbers, question)
+    interval |= {name: (rate, rate) for name, rate in _rates(numbers, question).items() if name in interval}
     notes: tuple[str, ...] = ()
     slow, fast = math.exp(accuracy.tpot), math.exp(-accuracy.tpot)
     low, _ = _arrivals(question, Scaled(question.steps, fast), qps, load * fast)
@@ -133,6 +135,22 @@ def _open(question: Question) -> Estimate:
     answer = _answer(question, numbers, outcome, interval, saturated=False)
     spare = f"{load:.0%} of the {most.requests_per_s * question.replicas:.3g} requests/s that it can do"
     return replace(answer, notes=(*answer.notes, *notes, f"load: {spare}"))
+
+
+def _at_rate(numbers: Numbers, question: Question) -> Numbers:
+    """What is not saturated serves what arrives; the drawn arrivals only come near the rate."""
+    work = question.workload
+    qps = (work.qps or 0.0) / question.replicas
+    return replace(
+        numbers,
+        requests_per_s=qps,
+        input_tokens_per_s=qps * work.prompt_tokens.mean,
+        output_tokens_per_s=qps * work.output_tokens.mean,
+    )
+
+
+def _rates(numbers: Numbers, question: Question) -> dict[str, float]:
+    return {name: getattr(numbers, name) * question.replicas for name in RATES}
 
 
 def _arrivals(question: Question, steps: StepModel, qps: float, load: float) -> tuple[Numbers, Outcome]:
@@ -212,14 +230,9 @@ def _scaled_intervals(
         ("e2e_ms", numbers.e2e_ms, accuracy.throughput if generates else accuracy.ttft),
     ):
         found |= _places(name, spread, error)
-    rates = {
-        "output_tokens_per_s": numbers.output_tokens_per_s if generates else None,
-        "input_tokens_per_s": numbers.input_tokens_per_s,
-        "requests_per_s": numbers.requests_per_s,
-    }
-    for name, rate in rates.items():
-        if rate is not None:
-            found[name] = _ends(rate * replicas, accuracy.throughput)
+    for name in RATES:
+        if generates or name != "output_tokens_per_s":
+            found[name] = _ends(getattr(numbers, name) * replicas, accuracy.throughput)
     return found
 
 
