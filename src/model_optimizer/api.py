@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from model_optimizer.core.diagnosis import Diagnosis
     from model_optimizer.core.ledger import LedgerRow
     from model_optimizer.core.question import EstimateQuestion
+    from model_optimizer.flow.plan import PlanRequest
     from model_optimizer.flow.wiring import Choices, Wiring
     from model_optimizer.planner import Options
     from model_optimizer.system.runs import RunFolder
@@ -42,7 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Optimization", "candidates", "diagnose", "diagnose_command", "doctor", "estimate", "fit",
-    "gpu_memory", "load_host", "make", "optimize", "plan_making", "probe", "read_model", "resume",
+    "gpu_memory", "load_host", "make", "optimize", "plan", "plan_making", "probe", "read_model", "resume",
     "save", "scheme", "verify",
 ]  # fmt: skip
 
@@ -160,6 +161,43 @@ def _is_cpu_engine(name: str) -> bool:
     """Engines on the CPU bring arithmetic of their own that was compared with measurements."""
     room = "model_optimizer.engines"
     return name in plugins.names(room) and "gpu" not in plugins.load(room, name).DEVICES
+
+
+def plan(request: "PlanRequest") -> Plan:
+    """Engine, release, scheme, parallelism, replicas and settings; `feasible` False says what binds instead.
+
+    Without a GPU named or in the host, the plan is for the CPU. UsageError for contradictions, HostError
+    when the GPUs here cannot be read or differ.
+    """
+    from model_optimizer.flow import plan as asking
+    from model_optimizer.planner.decide import decide
+
+    if request.gpu is None:
+        request = dataclasses.replace(request, host=request.host or probe())
+        if request.host is not None and request.host.gpus == ():
+            return _plan_for_cpu(request)
+    return decide(asking.question_of(request), asking.functions())
+
+
+def _plan_for_cpu(request: "PlanRequest") -> Plan:
+    """The most precise variant that can be made here; which one is fastest, `optimize` measures."""
+    from model_optimizer.flow import plan as asking
+    from model_optimizer.flow.wiring import Choices
+
+    wishes = request.wishes
+    asked = Optimization(
+        model=request.checkpoint,
+        slo=request.slo,
+        choices=Choices(
+            engines=(wishes.engine,) if wishes.engine else (), schemes=(wishes.scheme,) if wishes.scheme else ()
+        ),
+        prompt_tokens=request.prompt_tokens,
+        output_tokens=request.output_tokens,
+        qps=request.qps,
+        concurrency=request.concurrency,
+        requests=request.requests,
+    )
+    return asking.for_cpu(candidates(asked, progress=lambda text, share: None))
 
 
 def _own_scheme(model: ModelSpec) -> str:

@@ -1,4 +1,4 @@
-"""What engines on GPUs share: links of the chain of compatibility, options checked against facts, arithmetic."""
+"""What engines on GPUs share: links of the chain, options checked against facts, arithmetic."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
@@ -66,7 +66,7 @@ def capability_link(
 
 
 def driver_link(site: Site, cuda: str, source: str) -> Link:
-    """Whether the driver runs a CUDA by the rule of one major version. Unknown when the driver is not known."""
+    """Whether the driver runs a CUDA by the rule of one major version; None when it is not known."""
     least = drivers.minimum(cuda).driver_linux
     if site.driver is None:
         says = f"CUDA {cuda} asks for driver {least} or newer; the driver is not known"
@@ -93,13 +93,15 @@ def ability(scheme: Scheme, site: Site, *, vllm: str | None = None, engine: str 
         last = dotted(scheme.max_compute_capability)
         return Ability(
             how="no",
-            because=f"{engine} refuses {scheme.name} above compute capability {last}, {site.gpu} has {dotted(have)}",
+            because=f"{engine} refuses {scheme.name} above compute "
+            f"capability {last}, {site.gpu} has {dotted(have)}",
             source=scheme.source,
         )
     if scheme.name == "fp8_block" and have < BLOCKS_FROM:
         return Ability(
             how="weight-only",
-            because=f"blocks of FP8 are computed in 16 bits before {dotted(BLOCKS_FROM)}: memory is saved, not work",
+            because="blocks of FP8 are computed in 16 bits before "
+            f"{dotted(BLOCKS_FROM)}: memory is saved, not work",
             source="planner/speed, vllm 0.33.0 fp8.py",
         )
     name = FORMAT_OF.get(scheme.name)
@@ -133,7 +135,7 @@ def served_name(plan: Plan) -> str:
 
 
 def docker(plan: Plan, image: str, inner: Sequence[str], port: int, *, gpus: int) -> tuple[str, ...]:
-    """`docker run` on 127.0.0.1 with the model's cache mounted. The server listens inside the container only."""
+    """`docker run` on 127.0.0.1 with the model's cache mounted; the port is published there alone."""
     words = ["docker", "run", "--rm", "--ipc=host", "--gpus", "all" if gpus > 1 else "device=0"]
     words += ["-p", f"127.0.0.1:{port}:{port}", "-v", "~/.cache/huggingface:/root/.cache/huggingface"]
     if is_folder(plan.checkpoint):

@@ -103,7 +103,7 @@ def ability(scheme: Scheme, site: Site, version: str) -> Ability:
 
 
 def _cuda(release: facts.TensorrtRelease) -> str | None:
-    """The newest CUDA that there are packages for; the major version of the Python package where no list is."""
+    """The newest CUDA that there are packages for; else the major version of the Python package."""
     listed = [found[0] for text in release.cuda or () if (found := re.match(r"\d+\.\d+", text))]
     if listed:
         return listed[-1]

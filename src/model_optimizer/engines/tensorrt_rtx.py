@@ -100,7 +100,8 @@ def ability(scheme: Scheme, site: Site, version: str) -> Ability:
     if have < least:
         return Ability(
             how="no",
-            because=f"{scheme.name} starts at compute capability {g.dotted(least)}, {site.gpu} has {g.dotted(have)}",
+            because=f"{scheme.name} starts at compute capability "
+            f"{g.dotted(least)}, {site.gpu} has {g.dotted(have)}",
             source=source,
         )
     how = "weight-only" if scheme.activation_bits == 16 and scheme.weight_bits < 16 else "native"

@@ -25,8 +25,8 @@ TITLE = "vLLM"
 READS = {
     "safetensors": frozenset(
         {
-            "fp32", "bf16", "fp16", "fp8", "fp8_block", "fp8_static", "awq_int4", "gptq_int4", "int4_rtn", "int8",
-            "int8_weight", "nvfp4", "mxfp4",
+            "fp32", "bf16", "fp16", "fp8", "fp8_block", "fp8_static", "awq_int4", "gptq_int4", "int4_rtn",
+            "int8", "int8_weight", "nvfp4", "mxfp4",
         }
     )
 }  # fmt: skip
@@ -52,10 +52,10 @@ CU129_SOURCE = (
 ENTRYPOINT_FROM = "0.11.2"
 """From here on the image starts with `vllm serve`."""
 VALUES = (
-    "dtype", "max-model-len", "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization", "quantization",
-    "kv-cache-dtype", "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size", "block-size",
-    "kv-offloading-size", "runner", "task", "reasoning-parser", "tool-call-parser", "hf-overrides",
-    "rope-scaling", "max-cudagraph-capture-size", "generation-config",
+    "dtype", "max-model-len", "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization",
+    "quantization", "kv-cache-dtype", "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size",
+    "block-size", "kv-offloading-size", "runner", "task", "reasoning-parser", "tool-call-parser",
+    "hf-overrides", "rope-scaling", "max-cudagraph-capture-size", "generation-config",
 )  # fmt: skip
 SWITCHES = ("enforce-eager", "enable-expert-parallel", "enable-auto-tool-choice", "enable-reasoning")
 
@@ -154,7 +154,7 @@ def _flags() -> dict[str, facts.FlagFact]:
 
 
 def _arguments(plan: Plan, host: str, port: int) -> list[str]:
-    """The options of the plan. Settings with the source `table` are the release's own defaults and left out."""
+    """The options of the plan. Settings of the source `table` are the release's defaults: left out."""
     version = plan.engine_version or facts.versions()[-1]
     words = [plan.checkpoint, take(version, "--served-model-name"), g.served_name(plan)]
     words += [take(version, "--host"), host, take(version, "--port"), str(port)]
@@ -191,7 +191,10 @@ def _architecture(model: ModelSpec, version: str) -> Link:
         how = " through the Transformers backend" if model.architecture in registry.general else ""
         says = f"vLLM {version} serves {model.architecture}{how}"
     elif model.architecture in registry.removed:
-        says = f"vLLM {version} no longer has {model.architecture}; {registry.removed[model.architecture]} had it"
+        says = (
+            f"vLLM {version} no longer has {model.architecture}; "
+            f"{registry.removed[model.architecture]} had it"
+        )
     else:
         says = f"vLLM {version} does not serve {model.architecture} for the task `{model.task}`"
     return Link(name="architecture", holds=holds, says=says, source=source)

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 
 from model_optimizer.core import (
     GpuMemory,
     Host,
     Lengths,
+    Plan,
     ReadModel,
     Slo,
     Task,
@@ -19,11 +21,12 @@ from model_optimizer.core.site import Site
 from model_optimizer.facts import decisions, gpus
 from model_optimizer.facts.gpus import GpuFact
 from model_optimizer.facts.prices import Prices
+from model_optimizer.planner import Options
 from model_optimizer.planner.decide import Functions, PlanQuestion, Wishes
 from model_optimizer.planner.memory import card
 
 ENGINES = "model_optimizer.engines"
-SERVERS = ("A", "L", "H", "B", "T", "V", "G")
+SAME = {"trtllm-serve": "tensorrt_llm", "llama-server": "llama_cpp", "tensorrt-rtx": "tensorrt_rtx"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,3 +200,56 @@ def _count(request: PlanRequest) -> int:
     if request.gpu is None and request.host is not None:
         return max(1, len(request.host.gpus or ()))
     return asked
+
+
+def for_cpu(options: Options) -> Plan:
+    """The first of the variants for a machine without GPU, and that it is one of several."""
+    chosen = options.plans[0] if options.plans else options.reference
+    others = len(options.plans) - 1
+    notes = (
+        "there is no GPU here: this is a plan for the CPU; name a GPU with --gpu to plan for another machine",
+        f"speed on a CPU is measured, not predicted: `mopt optimize` compares it with {max(others, 0)} more",
+    )
+    return replace(chosen, rejected=options.rejected, notes=notes)
+
+
+def engine_name(text: str) -> str:
+    """One spelling of the ways to write an engine: `llama.cpp`, `trt-llm`, `TensorRT-LLM`."""
+    from model_optimizer.planner.fit import engine_name as spelled
+
+    return spelled(text).replace(".", "_")
+
+
+def emitted(plan: Plan, form: str) -> tuple[str, ...] | str:
+    """The command of a plan in one form; a text for `ollama`. UsageError when it is for another engine."""
+    engine = plugins.load(ENGINES, plan.engine)
+    if form == "command":
+        return plan.command
+    if form == "docker":
+        if not hasattr(engine, "container"):
+            raise UsageError(f"there is no image of {plan.engine} in the facts")
+        return engine.container(plan, 8000)
+    wanted = "llama_cpp" if form == "ollama" else SAME.get(form, form)
+    if wanted != plan.engine:
+        raise UsageError(
+            f"the plan is for {plan.engine}, not for {wanted}",
+            hint=(f"pass --engine {wanted} to plan for it",),
+        )
+    return engine.modelfile(plan) if form == "ollama" else plan.command
+
+
+def measured_in(folder: Path) -> Mapping[tuple[str, str], float]:
+    """(engine, scheme) -> requests a second, of the candidates of a run. UsageError when it is no run."""
+    from model_optimizer.core import Measurement
+    from model_optimizer.system import runs
+
+    run = runs.open_run(folder)
+    found: dict[tuple[str, str], float] = {}
+    for name in run.candidates():
+        plan = run.read(Plan, f"candidates/{name}/plan")
+        measurement = run.read(Measurement, f"candidates/{name}/measurement")
+        rates = [p.requests_per_s for p in measurement.points] if measurement else []
+        known = [rate for rate in rates if rate is not None]
+        if plan is not None and known:
+            found[plan.engine, plan.scheme] = max(known)
+    return found

@@ -79,7 +79,9 @@ def _with_dtype(question: PlanQuestion, ability: Ability) -> Ability:
     have = question.site.compute_capability
     if question.wishes.dtype != "bf16" or have is None or have >= BF16_FROM:
         return ability
-    because = f"BF16 needs compute capability 8.0, {question.site.gpu} has {have[0]}.{have[1]}; FP16 runs there"
+    because = (
+        f"BF16 needs compute capability 8.0, {question.site.gpu} has {have[0]}.{have[1]}; FP16 runs there"
+    )
     return Ability(how="no", because=because, source="vllm platforms/cuda.py, check_if_supports_dtype")
 
 

@@ -38,7 +38,8 @@ def _scheme(question: PlanQuestion, functions: Functions) -> None:
     own = own_scheme(model)
     if model.quantization and own != name:
         raise UsageError(
-            f"`{model.name}` is stored in `{own or model.quantization.method}` and cannot be served in `{name}`",
+            f"`{model.name}` is stored in `{own or model.quantization.method}` "
+            f"and cannot be served in `{name}`",
             cause=("what was rounded away when it was quantized does not come back",),
             hint=("plan for the model that it was made from", f"or leave `--scheme {name}` out"),
         )

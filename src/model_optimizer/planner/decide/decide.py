@@ -1,4 +1,4 @@
-"""From a question to a plan: look at every candidate, order them, play the best one through, write it down."""
+"""From a question to a plan: look at every candidate, order them, play the best through, write it down."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -20,6 +20,18 @@ MOST_PLAYED = 3
 CLOSE = 1.02
 BITS_OF_SPILL = 4
 LAST = 99
+LOST = (
+    "its speed is not known",
+    "takes {} GPUs instead of {}",
+    "leaves layers to the CPU",
+    "costs more quality",
+    "has no CUDA graphs",
+    "comes later in the decision tree",
+    "has more stages",
+    "shares layers between more GPUs",
+    "takes less load",
+)
+"""What a feasible plan lost by, in the order of `_rank`."""
 
 
 def decide(question: PlanQuestion, functions: Functions, *, nearest: bool = True, play: bool = True) -> Plan:
@@ -118,7 +130,7 @@ def is_geforce(question: PlanQuestion) -> bool:
 
 
 def _rank(question: PlanQuestion, branch: Branch, judged: Judged) -> tuple[float, ...]:
-    """Cost, then quality, then simplicity: the engine's place in the tree, stages, GPUs that share a layer."""
+    """Cost, then quality, then simplicity: the place in the tree, stages, GPUs that share a layer."""
     order = branch.leaf.order
     engine = judged.candidate.engine
     place = order.index(engine) if engine in order else LAST
@@ -143,13 +155,11 @@ def _outranked(
     question: PlanQuestion, branch: Branch, winner: Judged, others: Sequence[Judged]
 ) -> list[Rejection]:
     """Feasible combinations, and the first comparison that each of them lost."""
-    words = ("its speed is not known", "takes {} GPUs instead of {}", "leaves layers to the CPU", "costs more quality", "has no CUDA graphs",
-             "comes later in the decision tree", "has more stages", "shares layers between more GPUs", "takes less load")  # fmt: skip
     best, found = _rank(question, branch, winner), list[Rejection]()
     for other in others:
         mine = _rank(question, branch, other)
-        lost = next((i for i, (a, b) in enumerate(zip(mine, best, strict=True)) if a != b), len(words) - 1)
-        reason = "feasible, but " + words[lost].format(other.gpus, winner.gpus)
+        lost = next((i for i, (a, b) in enumerate(zip(mine, best, strict=True)) if a != b), len(LOST) - 1)
+        reason = "feasible, but " + LOST[lost].format(other.gpus, winner.gpus)
         found.append(_row(other, reason, "cost, then quality, then simplicity"))
     return found
 
@@ -264,7 +274,8 @@ def _broken(question: PlanQuestion, judged: Judged, estimate: Estimate) -> No | 
         got = at(spread, question.slo.percentile)
         if got is not None and got > limit:
             reason = (
-                f"{WORDS[name]} P{question.slo.percentile:g} is {got:.3g} ms under this load, {limit:g} ms is asked"
+                f"{WORDS[name]} P{question.slo.percentile:g} is "
+                f"{got:.3g} ms under this load, {limit:g} ms is asked"
             )
             kind, short, unit = name, got - limit, "ms"
     if reason is None:

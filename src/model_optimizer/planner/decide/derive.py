@@ -93,7 +93,10 @@ def _number_format(question: PlanQuestion, judged: Judged, notes: _Notes) -> Non
 def _sixteen(question: PlanQuestion, own: str | None) -> str:
     capability = question.site.compute_capability or (0, 0)
     if own == "bf16" and capability < (8, 0):
-        return f"the checkpoint is in BF16, which compute capability {capability[0]}.{capability[1]} does not have"
+        return (
+            "the checkpoint is in BF16, which compute capability "
+            f"{capability[0]}.{capability[1]} does not have"
+        )
     return f"the checkpoint is in {own or 'another format'}; engines compute it in 16 bits"
 
 
@@ -111,7 +114,8 @@ def _length(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
     notes.set("max-model-len", length, f"99.9 % of requests: {parts}{of_model}", source)
     notes.write(
         "context length",
-        constraint=f"99.9 % of requests fit, and no more: each token costs {show_bytes(fit.kv_bytes_per_token)} a GPU",
+        constraint="99.9 % of requests fit, and no more: each token "
+        f"costs {show_bytes(fit.kv_bytes_per_token)} a GPU",
         formula="round up(prompt P99.9 + output P99.9, 256), at least 2,048",
         numbers=f"{parts} = {length:,} tokens",
         conclusion=(
@@ -171,9 +175,11 @@ def _memory(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
         "memory",
         constraint=f"{show_bytes(fit.budget_bytes)} of {show_bytes(fit.total_bytes)} a GPU"
         + (f", {show_bytes(used)} in use by others" if used else ""),
-        formula="KV cache = budget - weights - activation peak - what is outside of PyTorch - graphs where counted",
+        formula="KV cache = budget - weights - activation peak - "
+        "what is outside of PyTorch - graphs where counted",
         numbers=(
-            f"{show_bytes(fit.budget_bytes)} - {show_bytes(fit.weights_bytes)} - {show_bytes(fit.activation_bytes)}"
+            f"{show_bytes(fit.budget_bytes)} - {show_bytes(fit.weights_bytes)} "
+            f"- {show_bytes(fit.activation_bytes)}"
             f" - {show_bytes(fit.non_torch_bytes)} - {show_bytes(fit.cuda_graph_bytes)}"
             f" -> {show_bytes(fit.kv_cache_bytes)}"
         ),
@@ -192,7 +198,10 @@ def _price_of_eager(judged: Judged) -> str:
     if eager is None or layers is None:
         return "without them the host launches every kernel"
     least = layers * eager.eager_layer_us / 1e3
-    return f"without them the host needs {least:.3g} ms a step for {layers} layers, a step takes {found.step_ms:.3g} ms"
+    return (
+        f"without them the host needs {least:.3g} ms a step for "
+        f"{layers} layers, a step takes {found.step_ms:.3g} ms"
+    )
 
 
 def _sequences(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
@@ -218,7 +227,10 @@ def _sequences(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
         numbers = f"{load:g} {unit} / {judged.replicas * judged.data} = {share:.3g} in flight"
         formula = "clients / replicas"
     else:
-        numbers = f"{share:.3g}/s x {found.e2e_ms / 1e3:.3g} s = {mean:.3g} in flight, {top:.3g} nearly never exceeded"
+        numbers = (
+            f"{share:.3g}/s x {found.e2e_ms / 1e3:.3g} s = "
+            f"{mean:.3g} in flight, {top:.3g} nearly never exceeded"
+        )
         formula = "1.5 x (rate x time in the system (Little) + 3 roots of it (Poisson))"
     room_for = "" if seats is None else f"; the KV cache seats {seats:,} of {shape.context:.0f} tokens"
     source: Source = "assumed" if {"load", "concurrency"} & set(question.assumed) else "derived"
@@ -228,7 +240,8 @@ def _sequences(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
         constraint="no request waits for a slot, and none is thrown out of the KV cache",
         formula=formula,
         numbers=f"{numbers}{room_for}",
-        conclusion=f"--max-num-seqs {room.seqs}, in steps of 8; more slots would cost memory and slow every token",
+        conclusion=f"--max-num-seqs {room.seqs}, in steps of 8; more "
+        "slots would cost memory and slow every token",
         source="derived",
     )
 
@@ -328,7 +341,10 @@ def _network(question: PlanQuestion, judged: Judged) -> str:
     batch = Batch(sequences=max(1.0, judged.steady.running), context=shape.context)
     step = judged.steps.explain(batch)
     cost = step.parts.get("network", 0.0)
-    return f"{cost:.3g} of {step.ms:.3g} ms of a decode step with {batch.sequences:.3g} sequences are communication"
+    return (
+        f"{cost:.3g} of {step.ms:.3g} ms of a decode step with "
+        f"{batch.sequences:.3g} sequences are communication"
+    )
 
 
 def _cache(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:

@@ -178,7 +178,10 @@ def _sized(
         )
     if replicas + spares > there:
         needed = (replicas + spares) * candidate.gpus * data
-        reason = f"one replica takes {capacity:.3g} {unit}, {amount:.3g} need {needed} GPUs, there are {question.gpus}"
+        reason = (
+            f"one replica takes {capacity:.3g} {unit}, {amount:.3g} "
+            f"need {needed} GPUs, there are {question.gpus}"
+        )
         return No(
             rejection=_rejection(candidate, reason, model.provenance),
             kind="gpus",
@@ -330,7 +333,8 @@ def _too_slow(
     if not parts:
         return _no(candidate, "no load keeps the limits", model.provenance, kind="gpus")
     words = [
-        f"{WORDS[name]} P{question.slo.percentile:g} is {got:.3g} ms with one request alone, {limit:g} ms is asked"
+        f"{WORDS[name]} P{question.slo.percentile:g} is {got:.3g} "
+        f"ms with one request alone, {limit:g} ms is asked"
         for name, got, limit in parts
     ]
     name, got, limit = max(parts, key=lambda part: part[1] / part[2])

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from model_optimizer.core import Fit, MoptError, Nearest, Plan
+from model_optimizer.core import MoptError, Nearest, Plan
 from model_optimizer.core.units import show_ms
 from model_optimizer.facts import decisions, gpus, memory
 
@@ -40,11 +40,9 @@ def look_around(question: PlanQuestion, functions: Functions, refused: Sequence[
 
 def _with_result(axis: str, change: str, plan: Plan) -> str:
     if axis == "latency":
-        times = [
-            f"{word} P99 {show_ms(spread.p99)}"
-            for word, spread in (("TTFT", plan.estimate.ttft_ms), ("TPOT", plan.estimate.tpot_ms), ("E2E", plan.estimate.e2e_ms))
-            if spread.p99 is not None
-        ]  # fmt: skip
+        found = plan.estimate
+        named = (("TTFT", found.ttft_ms), ("TPOT", found.tpot_ms), ("E2E", found.e2e_ms))
+        times = [f"{word} P99 {show_ms(spread.p99)}" for word, spread in named if spread.p99 is not None]
         return f"{change}: {', '.join(times)}"
     if axis in ("gpus", "gpu"):
         parallel = f" TP{plan.tensor_parallel}" if plan.tensor_parallel > 1 else ""
@@ -189,7 +187,3 @@ def _roomy(question: PlanQuestion, count: int, each: int) -> bool:
     quantized = question.model.quantization
     bits = (quantized.weight_bits if quantized else None) or 4
     return question.model.parameters * bits / 8 < 0.95 * each * count
-
-
-def longest(found: Fit) -> int | None:
-    return found.largest_max_model_len

@@ -203,7 +203,8 @@ def _ladder(
         ]
         for tokens in lower[-2:]:
             steps = (
-                f"{tokens:,} tokens a step instead of {known:,}: a smaller activation peak, longer prompts wait",
+                f"{tokens:,} tokens a step instead of {known:,}: "
+                "a smaller activation peak, longer prompts wait",
             )
             asked = replace(base, max_num_batched_tokens=tokens)
             rungs.append((asked, steps))
@@ -284,14 +285,20 @@ def _layers(question: PlanQuestion, functions: Functions, candidate: Candidate, 
     if part.host_bytes > there:
         short = part.host_bytes - there
         reason = (
-            f"{low} of {total} layers fit on the GPU, and the rest needs {show_bytes(part.host_bytes)} of host memory, "
+            f"{low} of {total} layers fit on the GPU, and the rest "
+            f"needs {show_bytes(part.host_bytes)} of host memory, "
             f"{show_bytes(there)} are there"
         )
         return _no(candidate, reason, short=short)
     slo = question.slo
     if slo.ttft_ms or slo.tpot_ms or slo.e2e_ms:
-        return _no(candidate, f"only {low} of {total} layers fit on the GPU: no latency can be promised for the rest")
-    step = f"{low} of {total} layers on the GPU, {show_bytes(part.host_bytes)} in host memory, computed by the CPU"
+        return _no(
+            candidate, f"only {low} of {total} layers fit on the GPU: no latency can be promised for the rest"
+        )
+    step = (
+        f"{low} of {total} layers on the GPU, "
+        f"{show_bytes(part.host_bytes)} in host memory, computed by the CPU"
+    )
     return Room(
         fit=part,
         length=part.max_model_len,

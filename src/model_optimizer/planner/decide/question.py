@@ -103,8 +103,8 @@ class PlanQuestion:
 class No:
     """Why a candidate was not taken, in words and as a number.
 
-    `kind` is the constraint: a link of the chain, `number format`, `quality`, `memory`, a limit of the SLO, or
-    `gpus`. `short` is how far off, in `unit`; `length` and `load` what would have been possible.
+    `kind` is the constraint: a link of the chain, `number format`, `quality`, `memory`, a limit of the SLO,
+    or `gpus`. `short` is how far off, in `unit`; `length` and `load` what would have been possible.
     """
 
     rejection: Rejection

@@ -1,7 +1,7 @@
 """The steady state of one replica by a fixed point: quick enough to look at every candidate.
 
-The service model in planner/service plays a load through event by event; this finds the mean batch that a load
-leads to, and from it times, and is used to search. What is chosen is then played through.
+The service model in planner/service plays a load through event by event; this finds the mean batch that a
+load leads to, and from it times, and is used to search. What is chosen is then played through.
 """
 
 import math
@@ -40,7 +40,7 @@ class Shape:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Steady:
-    """One replica under a rate of requests. `running` decodes at once; `used` is the share of the token budget.
+    """One replica under a rate of requests. `running` is how many decode at once, in the mean.
 
     `why` says what is full when it is saturated.
     """
@@ -95,7 +95,7 @@ def at_rate(steps: StepModel, limits: Limits, shape: Shape, rate: float) -> Stea
 
 
 def at_concurrency(steps: StepModel, limits: Limits, shape: Shape, clients: float) -> Steady:
-    """A closed loop of clients, each of which waits for its answer: the rate at which so many are in flight."""
+    """A closed loop of clients, each waiting for its answer: the rate at which so many are in flight."""
     low, found = 0.0, Steady(rate=0.0)
     high, top = _bracket(steps, limits, shape, clients)
     for _ in range(SEARCH):
@@ -119,7 +119,7 @@ def _bracket(steps: StepModel, limits: Limits, shape: Shape, clients: float) -> 
 
 
 def _calm(found: Steady) -> Steady:
-    """A closed loop has no arrivals that pile up: of the tail, that of lengths and of prompts of others is left."""
+    """A closed loop has no arrivals that pile up: the tail is that of lengths and of prompts of others."""
     calm = found.ttft_ms + (found.ttft_p99_ms - found.ttft_ms) / 3
     return replace(found, ttft_p99_ms=calm)
 
@@ -192,7 +192,9 @@ def _times(
     front = limits.frontend_ms + limits.frontend_token_us * shape.prompt * 1e-3
     if not shape.output:
         return _pooled(steps, limits, shape, rate, step, front)
-    own, own99 = (_prompt_ms(steps, shape, running, n, budget) for n in (fresh, shape.prompt_p99 - shape.cached))
+    own, own99 = (
+        _prompt_ms(steps, shape, running, n, budget) for n in (fresh, shape.prompt_p99 - shape.cached)
+    )
     plain = steps.mixed_ms(_batch(shape, running, 0.0)) if running else 0.0
     busy = min(0.99, rate * 1e-3 * max(0.0, own - plain))
     wait = busy / (1 - busy) * own / 2
@@ -214,12 +216,10 @@ def _times(
     )
 
 
-def _pooled(
-    steps: StepModel, limits: Limits, shape: Shape, rate: float, step: float, front: float
-) -> Steady:
-    """Texts that arrive during a step are computed in the next one: a text sees one and a half steps, at most two.
+def _pooled(steps: StepModel, limits: Limits, shape: Shape, rate: float, step: float, front: float) -> Steady:
+    """Texts that arrive during a step are computed in the next: one sees one and a half steps, at most two.
 
-    Steps grow with what has gathered: the crowded one holds what Poisson's law allows once in a hundred times.
+    Steps grow with what has gathered: the crowded one holds what Poisson's law allows in one of a hundred.
     """
     texts = rate * shape.texts * 1e-3 * step
     crowd = texts + Z99 * math.sqrt(texts * shape.texts) + shape.texts

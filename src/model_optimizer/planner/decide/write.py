@@ -93,7 +93,10 @@ def _stretched(question: PlanQuestion, judged: Judged) -> tuple[Setting, ...]:
     old = key(judged.candidate.offer.version) <= key(ROPE_SCALING_UNTIL)
     name = "rope-scaling" if old else "hf-overrides"
     value = scaling if old else {"rope_parameters": scaling}
-    because = f"YaRN by {question.stretched:g}: the context is longer than the model was trained for; short texts lose a little"
+    because = (
+        f"YaRN by {question.stretched:g}: the context is longer "
+        "than the model was trained for; short texts lose a little"
+    )
     return (Setting(name=name, value=json.dumps(value), because=because, source="derived"),)
 
 
@@ -138,7 +141,8 @@ def _replicas(question: PlanQuestion, judged: Judged, estimate: Estimate) -> tup
             constraint=_asked(question),
             formula=formula,
             numbers=f"one takes {judged.capacity:.3g} {unit} within the limits; {load:g} are asked{free}",
-            conclusion=f"{judged.replicas} replica(s){spare} on {judged.gpus} GPU(s); {times or 'no latency is predicted'}",
+            conclusion=f"{judged.replicas} replica(s){spare} on {judged.gpus} "
+            f"GPU(s); {times or 'no latency is predicted'}",
             source=estimate.provenance,
         ),
     )

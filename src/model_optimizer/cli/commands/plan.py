@@ -1,0 +1,191 @@
+"""`mopt plan`: engine, release, number format, parallelism, replicas and settings for four constraints."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import click
+
+from model_optimizer.cli import options, placement
+
+if TYPE_CHECKING:
+    from model_optimizer.core import Plan
+    from model_optimizer.facts.prices import Prices
+
+GROUP = "understand"
+
+Dtype = Literal["bf16", "fp16", "fp32"]
+EMIT = (
+    "command",
+    "docker",
+    "ollama",
+    "vllm",
+    "sglang",
+    "trtllm-serve",
+    "llama-server",
+    "tensorrt",
+    "tensorrt-rtx",
+)
+
+
+@click.command(short_help="Which engine, format, GPUs and settings meet the four constraints?")
+@click.argument("model")
+@placement.gpu
+@placement.parallel
+@placement.engine
+@options.load
+@options.slo
+@click.option("--quality", type=click.FloatRange(0, 1, min_open=True), help="Least quality to keep.")
+@click.option("--shared-prefix", type=click.IntRange(min=0), default=0, help="Prompt tokens that all share.")
+@click.option("--texts", type=placement.POSITIVE, default=1, help="Texts of a request (embeddings).")
+@click.option("--driver", metavar="VERSION", help="The NVIDIA driver there, for example 570.86.10.")
+@click.option("--spares", type=click.IntRange(min=0), help="Replicas that may die without breaking a limit.")
+@click.option("--build-minutes", type=click.FloatRange(min=0), default=0, help="Build time allowed a change.")
+@click.option("--changes", type=click.FloatRange(min=0), default=1, help="Changes of the model a month.")
+@click.option("--tools", is_flag=True, help="Tool calls are used.")
+@click.option("--prices", metavar="FILE", help="A price file; `example` shows the form.")
+@click.option("--run", "run_folder", type=click.Path(path_type=Path), help="A run whose measurements decide.")
+@click.option("--explain", is_flag=True, help="Show the derivation of each decision.")
+@click.option("--emit", type=click.Choice(EMIT), help="Print the command alone.")
+@click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write plan.json here too.")
+@options.host_file
+@options.as_json
+def COMMAND(
+    model: str,
+    gpu: str | None,
+    gpus: tuple[int, str | None] | None,
+    vram: int | None,
+    reserve: int | None,
+    tp: int | None,
+    pp: int | None,
+    dp: int | None,
+    engine: tuple[str, str | None] | None,
+    scheme: str | None,
+    dtype: Dtype | Literal["auto"],
+    kv_cache_dtype: str,
+    max_model_len: int | None,
+    max_num_seqs: int | None,
+    max_num_batched_tokens: int | None,
+    gpu_memory_utilization: float | None,
+    block_size: int | None,
+    enforce_eager: bool,
+    env: Mapping[str, str],
+    prompt_tokens: options.Lengths | None,
+    output_tokens: options.Lengths | None,
+    qps: float | None,
+    concurrency: int | None,
+    requests: int | None,
+    ttft_ms: float | None,
+    tpot_ms: float | None,
+    e2e_ms: float | None,
+    percentile: float,
+    quality: float | None,
+    shared_prefix: int,
+    texts: int,
+    driver: str | None,
+    spares: int | None,
+    build_minutes: float,
+    changes: float,
+    tools: bool,
+    prices: str | None,
+    run_folder: Path | None,
+    explain: bool,
+    emit: str | None,
+    out: Path | None,
+    host_file: Path | None,
+    as_json: bool,
+) -> None:
+    """Find how to serve MODEL on a GPU under a load, and say why.
+
+    MODEL is a hub id, a folder, a config.json or a .gguf file. Without --gpu it is this machine's GPU, and
+    without one the CPU. What is left out is assumed, and the answer says so. Exits with 4 when nothing is
+    feasible, with the constraint that binds and the nearest plans.
+    """
+    from model_optimizer import api
+    from model_optimizer.core import Slo, UsageError, plugins
+    from model_optimizer.flow.plan import PlanRequest, engine_name, measured_in
+    from model_optimizer.planner.decide import Wishes
+
+    if gpu_memory_utilization is not None and vram is not None:
+        raise UsageError(
+            "--vram and --gpu-memory-utilization both set the budget", hint=("leave one of them out",)
+        )
+    if gpu_memory_utilization is not None and gpu_memory_utilization > 1:
+        raise UsageError(f"--gpu-memory-utilization is a share up to 1, not {gpu_memory_utilization:g}")
+    host = api.load_host(host_file) if host_file else None
+    request = PlanRequest(
+        model=api.read_model(model),
+        checkpoint=model,
+        gpu=placement.gpu_name(gpu, gpus),
+        gpus=gpus[0] if gpus else None,
+        host=host,
+        driver=driver,
+        used_bytes=reserve,
+        prompt_tokens=prompt_tokens,
+        output_tokens=output_tokens,
+        shared_prefix=shared_prefix,
+        qps=qps,
+        concurrency=concurrency,
+        requests=requests,
+        slo=Slo(ttft_ms=ttft_ms, tpot_ms=tpot_ms, e2e_ms=e2e_ms, percentile=percentile, quality=quality),
+        wishes=Wishes(
+            engine=engine_name(engine[0]) if engine else None,
+            version=engine[1] if engine else None,
+            scheme=plugins.canonical(scheme) if scheme else None,
+            dtype=None if dtype == "auto" else dtype,
+            kv_cache_dtype=None if kv_cache_dtype == "auto" else kv_cache_dtype,
+            tensor_parallel=tp,
+            pipeline_parallel=pp,
+            data_parallel=dp,
+            max_model_len=max_model_len,
+            max_num_seqs=max_num_seqs,
+            max_num_batched_tokens=max_num_batched_tokens,
+            gpu_memory_utilization=gpu_memory_utilization,
+            block_size=block_size,
+            enforce_eager=enforce_eager,
+            vram_bytes=vram,
+            spares=spares,
+            tools=tools,
+            env=env,
+        ),
+        texts=texts,
+        build_minutes=build_minutes,
+        changes_per_month=changes,
+        prices=_prices(prices),
+        measured=measured_in(run_folder) if run_folder else {},
+    )
+    found = api.plan(request)
+    if out:
+        api.save(found, out)
+    click.echo(_answer(found, as_json=as_json, explain=explain, emit=emit), nl=False)
+    raise click.exceptions.Exit(0 if found.feasible else 4)
+
+
+def _prices(text: str | None) -> "Prices | None":
+    from model_optimizer.facts import prices
+
+    if text is None:
+        return None
+    return prices.example() if text == "example" else prices.load(Path(text))
+
+
+def _answer(
+    found: "Plan",
+    *,
+    as_json: bool,
+    explain: bool,
+    emit: str | None,
+) -> str:
+    if as_json:
+        from model_optimizer.core import codec
+
+        return codec.dumps(found)
+    from model_optimizer.cli import render_plan
+
+    if not found.feasible:
+        return render_plan.infeasible_text(found, explain=explain)
+    if emit:
+        from model_optimizer.flow.plan import emitted
+
+        return render_plan.shell_text(emitted(found, emit), found.prepare)
+    return render_plan.plan_text(found, explain=explain)
