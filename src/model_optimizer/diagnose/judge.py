@@ -14,6 +14,7 @@ from .signature import LAYERS
 
 STEPS: tuple[Confidence, ...] = ("low", "medium", "high")
 _WEIGHT = {"specific": 0, "general": 1, "symptom": 2}
+_SURE: dict[str, Confidence] = {"specific": "high", "general": "medium", "symptom": "low"}
 _PLATFORMS = {
     "ubuntu": "Ubuntu",
     "debian": "Debian",
@@ -35,13 +36,18 @@ class Candidate:
     def id(self) -> str:
         return self.hit.signature.id
 
+    @property
+    def weight(self) -> int:
+        """0 for a message that only this cause makes, 2 for one that many make."""
+        return _WEIGHT[self.hit.signature.head.weight]
+
     def order(self) -> tuple[int, ...]:
         """Smaller is more likely the cause."""
         head = self.hit.signature.head
         return (
             int(bool(self.against)),
             int(head.kind == "client"),
-            _WEIGHT[head.weight],
+            self.weight,
             max(0, self.hit.level - 1),
             self.hit.first,
             LAYERS.index(head.layer),
@@ -109,14 +115,18 @@ def _candidate(hit: Hit, seen: Matcher, host: Host | None) -> Candidate:
 
 
 def _explained(candidates: Sequence[Candidate], hits: Sequence[Hit]) -> Mapping[str, str]:
-    """id -> the candidate that explains it. One that something speaks against explains nothing."""
-    there = {c.id for c in candidates} | {h.signature.id for h in hits}
+    """id -> the candidate that explains it: by name, or on the same line and more specific.
+
+    One that something speaks against explains nothing.
+    """
+    there = {h.signature.id for h in hits}
     found: dict[str, str] = {}
     for cause in sorted(candidates, key=Candidate.order):
         if cause.against:
             continue
         owner = found.get(cause.id, cause.id)
-        for name in cause.hit.signature.head.beats:
+        vaguer = (c.id for c in candidates if c.hit.first == cause.hit.first and c.weight > cause.weight)
+        for name in (*cause.hit.signature.head.beats, *vaguer):
             if name in there and name not in (owner, cause.id):
                 found.setdefault(name, owner)
     return found
@@ -128,11 +138,7 @@ def _confidence(
     """How sure the first one is, None for not sure enough to say it; and why."""
     first = standing[0]
     hit, head = first.hit, first.hit.signature.head
-    level = STEPS.index(head.confidence)
-    if head.weight == "symptom":
-        level = min(level, 0)
-    elif head.weight == "general":
-        level = min(level, 1)
+    level = STEPS.index(head.confidence or _SURE[head.weight])
     why: list[str] = []
     rivals = [c for c in standing[1:] if not c.against and c.order()[:4] == first.order()[:4]]
     if rivals:

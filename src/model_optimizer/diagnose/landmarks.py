@@ -33,6 +33,19 @@ _RAISED = re.compile(
 )
 
 
+_NATIVE = re.compile(
+    r"\[E\] |\[E:|Error Code \d|\bfatal(?: error)?: |(?:^|[:\])] )error: |(?:^|\] )ERROR: |\[ERROR\] "
+)
+
+
+def is_error(text: str) -> bool:
+    """An exception, or a line that a program outside of Python marks as an error.
+
+    A logger's word ERROR is not enough: it stands before every line of a traceback.
+    """
+    return raised(text) is not None or _NATIVE.search(text[:300]) is not None
+
+
 def level_of(text: str) -> int:
     """How bad a line says it is: 0 error, 1 not said, 2 warning, 3 information."""
     if found := _JSON_LEVEL.search(text[:200]):

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from model_optimizer.core.diagnosis import Evidence
 
-from .landmarks import LANDMARKS, level_of, raised
+from .landmarks import LANDMARKS, is_error, level_of
 from .signature import Signature, needles
 
 BEFORE, AFTER = 400, 800
@@ -152,7 +152,7 @@ class Matcher:
             self._quiet |= {n for n, owner in enumerate(self._owners) if owner == ([], ["error"], [])}
             return
         text = line.around(start)
-        if raised(text) is None and level_of(text) != 0:
+        if not is_error(text):
             return
         found = Evidence(line=line.number, text=_shown(text, text))
         if len(self.unexplained) < UNEXPLAINED:

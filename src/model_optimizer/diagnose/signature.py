@@ -39,9 +39,10 @@ class Head:
     Any of `fragments` (case does not matter) on a line makes it a candidate; `regex` then decides and names
     values. `requires`: one of these must be somewhere in the log. `not_when`: words that show that the usual
     answer was tried already. `unless_same`: two values that, when equal, speak against it. `beats`: failures
-    that this one explains. `weight` is `symptom` for a message that many causes share. `confidence` is the
-    most that a match can give. `silent`: only looked for in the last lines and the stack of a program that
-    says nothing, with `process` as its state.
+    that this one explains. `weight` is `symptom` for a message that many causes share, `general` for one that
+    a more specific one outdoes. `confidence` is the most that a match can give (else: by weight). `silent`:
+    only looked for in the last lines and the stack of a program that says nothing, with `process` as its
+    state.
     """
 
     layer: str
@@ -53,7 +54,7 @@ class Head:
     unless_same: tuple[str, ...] = ()
     beats: tuple[str, ...] = ()
     weight: Weight = "specific"
-    confidence: Confidence = "high"
+    confidence: Confidence | None = None
     silent: bool = False
     process: Literal["busy", "idle"] | None = None
 

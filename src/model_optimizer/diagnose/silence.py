@@ -62,7 +62,8 @@ def _cause(
     """What is known to be silent at this line or in this frame."""
     of_stack = _hits("\n".join(stack), signatures, state)
     of_log = _hits("\n".join(e.text for e in last_lines), signatures, state)
-    hits, confidence = (of_stack, "high") if of_stack else (of_log, "medium" if state else "low")
+    hits = of_stack or of_log
+    confidence: Confidence = "high" if of_stack else "medium" if state else "low"
     if not hits:
         return None
     best = min(hits, key=lambda h: (_WEIGHT[h.signature.head.weight], -h.last))
@@ -70,8 +71,7 @@ def _cause(
     if not of_stack:
         shown = [last_lines[e.line - 1] for e in best.evidence]
     why = ("a frame of its stack" if of_stack else "the last lines before the silence",)
-    limit: Confidence = best.signature.head.confidence
-    sure: Confidence = confidence if limit == "high" else limit if confidence == "high" else confidence
+    sure: Confidence = best.signature.head.confidence or confidence
     named_one = named(best, correlate.platform(host), why, sure)
     return dataclasses.replace(named_one, evidence=tuple(shown))
 
