@@ -205,6 +205,8 @@ def _silicon():
             gpus=int(row["gpus"]),
             engine=row["engine"],
             version=version[0] if version else None,
+            # NVIDIA's FP8 and NVFP4 checkpoints for TensorRT-LLM quantize the KV cache too.
+            kv_bits=8 if row["engine"] == "tensorrt_llm" and row["scheme"] in ("fp8", "nvfp4") else 16,
             prompt=int(row["prompt"]),
             output=int(row["output"]),
             concurrency=int(row["concurrency"]),
@@ -345,9 +347,21 @@ def predict(p: Point, shared=None, overheads=None, aic=None) -> dict[str, float 
 TABLES = False
 
 
-@cache
 def grid_of(p: Point):
     """The grid of a point, None where there are no tables."""
+    return _grid((p.model, p.scheme, p.gpu, p.gpus, p.engine, p.kv_bits, p.eager), p)
+
+
+GRIDS: dict[tuple, object] = {}
+
+
+def _grid(place: tuple, p: Point):
+    if place not in GRIDS:
+        GRIDS[place] = _read_grid(p)
+    return GRIDS[place]
+
+
+def _read_grid(p: Point):
     asked = tables.request(setup_of(p))
     if isinstance(asked, tables.Refused):
         return None

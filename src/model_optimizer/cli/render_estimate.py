@@ -21,12 +21,13 @@ RATES = (
 
 def estimate_text(found: Estimate, question: EstimateQuestion) -> str:
     """Everything a person needs; `--json` has the same."""
-    lines = [_headline(question), f"  {_load(question)}", ""]
-    lines += [_times(found), _rates(found)] if found.e2e_ms.mean or found.tpot_ms.mean else [_rates(found)]
+    tables = [text.rstrip("\n") for text in (_times(found), _rates(found)) if text]
+    lines = [_headline(question), f"  {_load(question)}"]
+    for text in tables:
+        lines += ["", text]
     if found.saturated:
-        lines.append("SATURATED: more is asked than can be done; the rates are what is reached.\n")
-    lines += _bound(found)
-    lines += ["", f"Numbers from: {found.provenance}"]
+        lines += ["", "SATURATED: more is asked than can be done; the rates are what is reached."]
+    lines += ["", *_bound(found), "", f"Numbers from: {found.provenance}"]
     lines.append("In brackets: the interval that holds the truth in 8 of 10 cases, for the mean.")
     if found.settings:
         lines += ["", "For these settings:", *(f"  {s.name} {s.value}: {s.because}" for s in found.settings)]

@@ -125,7 +125,7 @@ def _open(question: Question) -> Estimate:
     low, _ = _arrivals(question, Scaled(question.steps, fast), qps, load * fast)
     if load * slow < SATURATION:
         high, _ = _arrivals(question, Scaled(question.steps, slow), qps, load * slow)
-        interval |= _between(low, high, numbers, accuracy)
+        interval |= _between(low, high, numbers, accuracy, interval)
     else:
         notes = (
             f"the load is {load:.0%} of what the replica can do; at the slow end of the interval it "
@@ -246,11 +246,13 @@ def _ends(value: float, error: float) -> tuple[float, float]:
 
 
 def _between(
-    low: Numbers, high: Numbers, middle: Numbers, accuracy: Accuracy
+    low: Numbers, high: Numbers, middle: Numbers, accuracy: Accuracy, known: Mapping[str, object]
 ) -> dict[str, tuple[float, float]]:
     """Waiting times at the two ends of the step's interval, at least as wide as where nothing queues."""
     found: dict[str, tuple[float, float]] = {}
     for name, error in (("ttft_ms", accuracy.ttft), ("e2e_ms", accuracy.throughput)):
+        if name not in known:
+            continue
         plain = _places(name, getattr(middle, name), error)
         ends = _places(name, getattr(low, name), 0.0), _places(name, getattr(high, name), 0.0)
         for place, (below, above) in plain.items():

@@ -1,0 +1,349 @@
+"""`mopt estimate` end to end without a machine: memory, speed and service joined, and what is refused."""
+
+import json
+import shlex
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from inline_snapshot import snapshot
+
+from model_optimizer import api
+from model_optimizer.cli.app import app
+from model_optimizer.cli.render_estimate import estimate_text
+from model_optimizer.core import (
+    Estimate,
+    FitQuestion,
+    Lengths,
+    MoptError,
+    NoFeasiblePlan,
+    Setting,
+    Spread,
+    UsageError,
+    Workload,
+    codec,
+)
+from model_optimizer.core.question import EstimateQuestion, SpeculationAsked
+from model_optimizer.core.steps import StepGrid
+from model_optimizer.planner import estimate as room
+from model_optimizer.planner.memory import card
+from model_optimizer.system import ledger
+
+from .speed_cases import model, scheme
+from .test_speed_measured import row
+
+RECORDED = Path(__file__).parents[1] / "data/step-tables"
+EXAMPLE = (
+    "estimate Qwen/Qwen3-8B --gpu h100 --engine vllm==0.30.0 --concurrency 64 --prompt-tokens 128 "
+    "--output-tokens 128 --json"
+)
+
+
+def run(line: str) -> tuple[int, str]:
+    """Exit code and output; expected failures as their message and their code."""
+    found = CliRunner().invoke(app, shlex.split(line), standalone_mode=False)
+    if isinstance(found.exception, MoptError):
+        error = found.exception
+        return error.exit_code, "\n".join([error.message, *error.cause, *error.hint])
+    if found.exception is not None:
+        return 2, str(found.exception)
+    return found.exit_code, found.output
+
+
+def said(line: str) -> dict[str, Any]:
+    code, output = run(f"{line} --json")
+    assert code == 0, output
+    return json.loads(output)
+
+
+def question(name: str = "Qwen/Qwen3-8B", gpu: str = "h100", **placed: Any) -> EstimateQuestion:
+    placed.setdefault("version", "0.30.0")
+    return EstimateQuestion(
+        placed=FitQuestion(model=model(name), gpu=card.named(gpu), **placed),
+        workload=Workload(
+            task=model(name).task,
+            concurrency=64,
+            prompt_tokens=Lengths.fixed(128),
+            output_tokens=Lengths.fixed(128),
+        ),
+    )
+
+
+def desk(**more: Any) -> room.Desk:
+    return room.Desk(fit=api.fit, scheme=scheme, **more)
+
+
+def test_the_example_of_the_manual_has_every_name_that_others_rely_on() -> None:
+    code, output = run(EXAMPLE)
+    answer = json.loads(output)
+    assert code == 0
+    for name in ("ttft_ms", "tpot_ms", "e2e_ms"):
+        assert set(answer[name]) == {"p50", "mean", "p99"}
+    assert {
+        "schema", "output_tokens_per_s", "input_tokens_per_s", "requests_per_s", "saturated", "bound", "provenance",
+        "interval",
+    } <= set(answer)  # fmt: skip
+    assert answer["schema"] == "estimate/1"
+    assert answer["bound"] in ("memory bandwidth", "compute", "launch overhead", "KV capacity", "network")
+    low, high = answer["interval"]["output_tokens_per_s"]
+    assert low < answer["output_tokens_per_s"] < high
+    # silybench-data, vLLM 0.30.0 on one H100: 6957.7 output tokens a second.
+    assert low < 6957.7 < high
+
+
+def test_an_answer_survives_being_written_and_read() -> None:
+    found = room.estimate(question(), desk())
+    assert codec.loads(codec.dumps(found), Estimate) == found
+
+
+def test_what_was_left_out_is_said() -> None:
+    settings = {
+        s["name"]: s for s in said("estimate Qwen/Qwen3-8B --gpu h100 --engine vllm==0.25.1")["settings"]
+    }
+    assert settings["max-num-seqs"]["value"] == "1024" and settings["max-num-seqs"]["source"] == "table"
+    assert settings["concurrency"]["value"] == "1" and settings["concurrency"]["source"] == "assumed"
+    assert settings["engine"]["value"] == "vllm 0.25.1"
+    assert settings["scheme"]["value"] == "bf16"
+    assert settings["KV cache"]["source"] == "derived"
+
+
+def test_what_was_asked_for_is_used() -> None:
+    many = room.estimate(question(), desk())
+    few = room.estimate(question(max_num_seqs=8), desk())
+    assert (few.output_tokens_per_s or 0) < 0.5 * (many.output_tokens_per_s or 0)
+    faster = room.estimate(question(scheme=scheme("fp8")), desk())
+    assert (faster.tpot_ms.mean or 0) < (many.tpot_ms.mean or 0)
+
+
+def test_an_embedding_model_has_requests_and_no_tokens() -> None:
+    found = said('estimate Qwen/Qwen3-Embedding-0.6B --gpu "rtx 4060 laptop" --qps 200 --prompt-tokens 32')
+    assert found["requests_per_s"] == 200 and found["input_tokens_per_s"] == 6400
+    assert found["output_tokens_per_s"] is None and found["tpot_ms"]["p50"] is None
+    assert 0 < found["e2e_ms"]["p50"] < found["e2e_ms"]["p99"] < 200
+    assert found["bound"] != "KV capacity"
+
+
+def test_a_default_length_that_does_not_start_is_replaced_and_said() -> None:
+    """The card holds the weights and 40960 tokens of cache only just; requests are short."""
+    asked = question(gpu="a10", version="0.25.1")
+    found = room.estimate(replace(asked, workload=replace(asked.workload, concurrency=4)), desk())
+    length = next(s.value for s in found.settings if s.name == "max-model-len")
+    assert int(length) < 40960
+    assert any("does not start" in note for note in found.notes)
+
+
+def test_what_does_not_start_at_all_has_no_speed() -> None:
+    with pytest.raises(NoFeasiblePlan) as error:
+        room.estimate(question(gpu="rtx 4060 laptop"), desk())
+    assert "weights" in error.value.cause[0]
+
+
+@pytest.mark.parametrize(
+    ("line", "code", "words"),
+    [
+        ("--qps 5 --concurrency 3", 2, "exclude each other"),
+        ("--qps 0", 2, "above zero"),
+        ("--qps -1", 2, "above zero"),
+        ("--concurrency 0", 2, "x>=1"),
+        ("--prompt-tokens 0", 2, "at least 1 token"),
+        ("--output-tokens 40000 --prompt-tokens 2000", 2, "longer than the limit of `Qwen/Qwen3-8B`, 40,960"),
+        ("--max-model-len 1000 --prompt-tokens 2000", 2, "longer than --max-model-len, 1,000"),
+        ("--max-model-len 50000", 2, "limit"),
+        ("--qps inf", 2, "--qps inf --requests 1000"),
+        ("--prefix-hit 1.5", 2, "share from 0"),
+        ("--shared-prefix 600", 2, "not shorter than the prompts"),
+        ("--tp 3", 2, "32 attention heads"),
+        ("--gpus 2xA100,2xH100", 2, "several kinds"),
+        ("--gpus 4 --tp 8", 2, "4"),
+        ("--engine vllm==0.5.0", 2, "0.8.5"),
+        ("--engine tgi", 2, "known: sglang, tensorrt_llm, vllm"),
+        ("--scheme int9", 2, "awq_int4"),
+        ("--scheme int8 --gpu b200", 1, "int8"),
+        ("--arrivals constant", 2, "open loop"),
+        ("--burstiness 2 --qps 3", 2, "gamma"),
+        ("--speculative ngram", 2, "METHOD:TOKENS"),
+        ("--speculative ngram:4:1.5", 2, "METHOD:TOKENS"),
+        ("--speculative draft:4", 2, "--draft-model"),
+        ("--speculative mtp:1", 2, "no layers that predict"),
+        ("--draft-model Qwen/Qwen3-0.6B", 2, "--speculative draft"),
+        ("--gpu-memory-utilization 1.5", 2, "share up to 1"),
+        ("--gpu-memory-utilization 0.5 --vram 8GiB", 2, "both set the budget"),
+        ("--step-model measured", 2, "nothing was measured"),
+        ("--step-model tables --scheme awq_int4", 2, "no kernel of `awq_int4`"),
+    ],
+)
+def test_bad_input_is_one_clear_error(line: str, code: int, words: str) -> None:
+    gpu = "" if "--gpu " in line or "xA100" in line else "--gpu h100"
+    found, text = run(f"estimate Qwen/Qwen3-8B {gpu} {line}")
+    assert (found, words in text) == (code, True), text
+
+
+def test_an_unknown_gpu_has_its_neighbours_named() -> None:
+    code, text = run("estimate Qwen/Qwen3-8B --gpu h1000")
+    assert code == 2 and "H100 SXM5 80GB" in text
+
+
+def test_a_release_outside_of_the_facts_marks_every_number() -> None:
+    found = said("estimate Qwen/Qwen3-8B --gpu h100 --engine vllm==0.99.0")
+    assert "its release is not in the facts" in found["provenance"]
+    assert any("every number is of" in note for note in found["notes"])
+
+
+def test_a_checkpoint_in_another_format_must_be_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from model_optimizer.core import Quantization
+
+    odd = replace(model(), quantization=Quantization(method="exl2"))
+    asked = question()
+    asked = replace(asked, placed=replace(asked.placed, model=odd))
+    with pytest.raises(UsageError) as error:
+        room.estimate(asked, desk())
+    assert "exl2" in error.value.message
+
+
+def test_tables_are_taken_where_they_are_at_hand() -> None:
+    grid = codec.load(RECORDED / "bf16.json", StepGrid)
+    plain = room.estimate(question(), desk())
+    found = room.estimate(question(), desk(grid=lambda _: grid))
+    assert found.provenance.startswith("tables: aiconfigurator-core 0.12.0")
+    assert found.tpot_ms.mean == pytest.approx(plain.tpot_ms.mean, rel=0.2)
+    forced = room.estimate(replace(question(), step_model="roofline"), desk(grid=lambda _: grid))
+    assert forced == plain
+
+
+def test_tables_that_were_asked_for_and_are_missing_are_an_error() -> None:
+    asked = replace(question(), step_model="tables")
+    with pytest.raises(UsageError) as error:
+        room.estimate(asked, desk(tables_because="the extra is missing"))
+    assert error.value.cause == ("the extra is missing",)
+
+
+def test_without_an_answer_of_the_tables_the_roofline_steps_in() -> None:
+    def fail(_: object) -> StepGrid:
+        raise MoptError("no times of this model")
+
+    found = room.estimate(question(), desk(grid=fail))
+    assert found.provenance.startswith("roofline")
+    assert any("no times of this model" in note for note in found.notes)
+
+
+def test_own_measurements_win() -> None:
+    work = Workload(concurrency=64, prompt_tokens=Lengths.fixed(128), output_tokens=Lengths.fixed(128))
+    own = row(tpot=30.0, gpu="H100 SXM5 80GB", version="0.30.1", workload=work)
+    found = room.estimate(question(), desk(ledger=lambda *_: (own,)))
+    assert found.tpot_ms.p50 == pytest.approx(30.0, rel=0.02)
+    assert found.provenance.startswith("measured: 1 rows")
+    low, high = found.interval["tpot_ms"]
+    plain = room.estimate(question(), desk()).interval["tpot_ms"]
+    assert high / low < plain[1] / plain[0]
+    other = replace(own, version="0.31.0")
+    assert room.estimate(question(), desk(ledger=lambda *_: (other,))).provenance.startswith("roofline")
+
+
+def test_the_ledger_of_the_user_reaches_the_command() -> None:
+    work = Workload(concurrency=1, prompt_tokens=Lengths.fixed(512), output_tokens=Lengths.fixed(128))
+    ledger.append((row(tpot=25.0, gpu="H100 SXM5 80GB", version="0.30.0", workload=work),))
+    found = said(
+        "estimate Qwen/Qwen3-8B --gpu h100 --engine vllm==0.30.0 --concurrency 1 --step-model measured"
+    )
+    assert found["tpot_ms"]["p50"] == pytest.approx(25.0, rel=0.02)
+
+
+def test_measurements_that_ship_are_used_where_they_were_made() -> None:
+    found = said(
+        "estimate Qwen/Qwen3-8B --gpu h200 --engine vllm==0.25.1 --concurrency 32 --prompt-tokens 1024 --requests 64"
+    )
+    assert found["provenance"].startswith("measured")
+    assert found["tpot_ms"]["p50"] == pytest.approx(7.628, rel=0.03)
+
+
+def test_speculation_is_said_to_pay_or_not() -> None:
+    asked = replace(question(), speculation=SpeculationAsked(method="ngram", tokens=4, acceptance=0.1))
+    poor = room.estimate(asked, desk())
+    assert any("pays from an acceptance" in note or "does not pay" in note for note in poor.notes)
+    asked = replace(question(), speculation=SpeculationAsked(method="eagle3", tokens=3))
+    rich = room.estimate(asked, desk())
+    assert "acceptance 70% (assumed)" in rich.provenance
+    assert (rich.tpot_ms.mean or 0) < (room.estimate(question(), desk()).tpot_ms.mean or 0)
+
+
+def test_a_shared_prefix_shortens_the_first_token() -> None:
+    line = "estimate Qwen/Qwen3-8B --gpu h100 --concurrency 16 --prompt-tokens 4096"
+    plain, shared = said(line), said(f"{line} --shared-prefix 3000")
+    assert shared["ttft_ms"]["mean"] < 0.7 * plain["ttft_ms"]["mean"]
+    names = {s["name"]: s["value"] for s in shared["settings"]}
+    assert names["prefix cache"] == "2,992 tokens of each prompt"
+
+
+def test_replicas_and_parallelism() -> None:
+    line = "estimate Qwen/Qwen3-32B --concurrency 64 --prompt-tokens 512"
+    two = said(f"{line} --gpus 2xh100")
+    apart = said(f"{line} --gpus 2xh100 --dp 2 --tp 1 --max-model-len 2048")
+    assert two["tpot_ms"]["mean"] < apart["tpot_ms"]["mean"]
+    assert any("2 replicas" in note for note in apart["notes"])
+
+
+def test_other_engines_say_what_was_taken_from_vllm() -> None:
+    found = said("estimate Qwen/Qwen3-8B --gpu h100 --engine sglang --concurrency 8")
+    assert any(note.startswith("sglang:") for note in found["notes"])
+    cache = next(s for s in found["settings"] if s["name"] == "KV cache")
+    assert cache["source"] == "assumed"
+
+
+def test_the_screen() -> None:
+    answer = Estimate(
+        ttft_ms=Spread(p50=61.2, mean=68.0, p99=160.0),
+        tpot_ms=Spread(p50=24.8, mean=25.7, p99=35.8),
+        e2e_ms=Spread(p50=3210.0, mean=3340.0, p99=4620.0),
+        output_tokens_per_s=5760.0,
+        input_tokens_per_s=23040.0,
+        requests_per_s=45.0,
+        saturated=False,
+        bound="compute",
+        provenance="roofline: kernels measured on H100",
+        interval={"tpot_ms": (21.1, 31.4), "output_tokens_per_s": (5760.0, 5760.0)},
+        because={},
+        settings=(Setting(name="scheme", value="bf16", because="that of the checkpoint", source="derived"),),
+        step_ms={"compute": 13.0, "memory bandwidth": 7.0},
+        notes=("load: 90% of the 49.8 requests/s that it can do",),
+    )
+    asked = question()
+    asked = replace(asked, workload=replace(asked.workload, arrivals="poisson", qps=45.0, concurrency=None))
+    assert estimate_text(answer, asked) == snapshot("""\
+Qwen/Qwen3-8B on H100 SXM5 80GB with vllm 0.30.0
+  45 requests/s (poisson), 128 prompt tokens, 128 output tokens
+
+                           p50     mean      p99  [80 %]
+---------------------  -------  -------  -------  --------------------
+time to first token    61.2 ms    68 ms   160 ms
+time per output token  24.8 ms  25.7 ms  35.8 ms  [21.1 ms to 31.4 ms]
+whole request           3.21 s   3.34 s   4.62 s
+
+                   rate  [80 %]
+---------------  ------  ----------------
+output tokens/s   5,760  [5,760 to 5,760]
+input tokens/s   23,040
+requests/s           45
+
+Limited by: compute
+A mean step of the engine takes 20 ms: compute 65%, memory bandwidth 35%
+
+Numbers from: roofline: kernels measured on H100
+In brackets: the interval that holds the truth in 8 of 10 cases, for the mean.
+
+For these settings:
+  scheme bf16: that of the checkpoint
+
+note: load: 90% of the 49.8 requests/s that it can do
+""")
+
+
+def test_a_saturated_screen_says_so_first() -> None:
+    answer = Estimate(
+        tpot_ms=Spread(p50=1, mean=1, p99=1), requests_per_s=9.0, saturated=True, bound="compute",
+        because={"ttft_ms": "the queue grows", "e2e_ms": "the queue grows"},
+    )  # fmt: skip
+    text = estimate_text(answer, question())
+    assert "SATURATED" in text
+    assert "no ttft_ms, e2e_ms: the queue grows" in text
