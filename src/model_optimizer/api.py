@@ -12,6 +12,7 @@ from model_optimizer.core import (
     Artifact,
     Finding,
     Host,
+    HostError,
     Lengths,
     ModelSpec,
     Plan,
@@ -167,7 +168,7 @@ def plan(request: "PlanRequest") -> Plan:
     """Engine, release, scheme, parallelism, replicas and settings; `feasible` False says what binds instead.
 
     Without a GPU named or in the host, the plan is for the CPU. UsageError for contradictions, HostError
-    when the GPUs here cannot be read or differ.
+    when the GPUs here cannot be read or differ, or there is none and the weights are not here.
     """
     from model_optimizer.flow import plan as asking
     from model_optimizer.planner.decide import decide
@@ -184,6 +185,13 @@ def _plan_for_cpu(request: "PlanRequest") -> Plan:
     from model_optimizer.flow import plan as asking
     from model_optimizer.flow.wiring import Choices
 
+    if request.model.spec.path is None:
+        raise HostError(
+            "there is no GPU here, and a plan for the CPU needs the model's weights",
+            cause=(f"only the shape of `{request.checkpoint}` is known here",),
+            hint=("name a GPU with --gpu, for example --gpu h100", "or pass the folder of the model"),
+            reference="no-gpu",
+        )
     wishes = request.wishes
     asked = Optimization(
         model=request.checkpoint,

@@ -44,28 +44,59 @@ def decide(question: PlanQuestion, functions: Functions, *, nearest: bool = True
     candidates, refused = enumerate_all(question, functions)
     kept = _judge_all(question, functions, branch, candidates, refused)
     ordered = sorted(kept, key=lambda judged: _rank(question, branch, judged))
-    played, off = 0, dict[str, float]()
+    found = _play(question, functions, ordered, refused, play=play)
+    if found is None:
+        return _infeasible(question, functions, refused, branch, nearest=nearest)
+    first, judged, estimate = found
+    lost = {id(no.judged) for no in refused if no.judged is not None}
+    others = [other for other in kept if other is not first and id(other) not in lost]
+    chosen = write(question, functions, judged, estimate, branch)
+    rejected = [*_outranked(question, branch, judged, others), *(no.rejection for no in refused)]
+    return replace(chosen, rejected=_grouped(rejected), crossover=crossover(question, judged, others))
+
+
+def _play(
+    question: PlanQuestion,
+    functions: Functions,
+    ordered: Sequence[Judged],
+    refused: list[No],
+    *,
+    play: bool,
+) -> tuple[Judged, Judged, Estimate] | None:
+    """The first that keeps its limits when the load is played through: (as judged, settled, estimate).
+
+    What would break as badly as one that was played is passed over; when nothing is left, those are
+    played after all.
+    """
+    played, off, over = 0, dict[str, float](), list[tuple[Judged, Judged, No]]()
     for first in ordered:
         judged = settle(question, functions, first)
-        failed = _full(judged) or _scaled_break(question, judged, off)
-        if failed is not None:
-            refused.append(failed)
-            kept.remove(first)
+        full = _full(judged)
+        if full is not None:
+            refused.append(replace(full, judged=first))
             continue
-        through = play and played < MOST_PLAYED
-        estimate = _estimate(question, functions, judged, play=through)
+        doubtful = _scaled_break(question, judged, off)
+        if doubtful is not None:
+            over.append((first, judged, doubtful))
+            continue
+        estimate = _estimate(question, functions, judged, play=play and played < MOST_PLAYED)
         failed = _broken(question, judged, estimate)
-        if failed is not None:
-            played += 1
-            refused.append(failed)
-            kept.remove(first)
-            _learn(off, judged, estimate)
-            continue
-        chosen = write(question, functions, judged, estimate, branch)
-        others = [j for j in kept if j is not first]
-        rejected = [*_outranked(question, branch, judged, others), *(no.rejection for no in refused)]
-        return replace(chosen, rejected=_grouped(rejected), crossover=crossover(question, judged, others))
-    return _infeasible(question, functions, refused, branch, nearest=nearest)
+        if failed is None:
+            refused += [replace(no, judged=one) for one, _, no in over]
+            return first, judged, estimate
+        played += 1
+        refused.append(replace(failed, judged=first))
+        _learn(off, judged, estimate)
+    for index, (first, judged, doubtful) in enumerate(over):
+        failed = doubtful
+        if play and index < MOST_PLAYED:
+            estimate = _estimate(question, functions, judged, play=True)
+            failed = _broken(question, judged, estimate)
+            if failed is None:
+                refused += [replace(no, judged=one) for one, _, no in over[index + 1 :]]
+                return first, judged, estimate
+        refused.append(replace(failed, judged=first))
+    return None
 
 
 def _judge_all(

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from model_optimizer.core import MoptError, Nearest, Plan
 from model_optimizer.core.units import show_ms
-from model_optimizer.facts import decisions, gpus, memory
+from model_optimizer.facts import decisions, drivers, gpus, memory
+from model_optimizer.facts.versions import key
 
 from .question import Functions, No, PlanQuestion
 
@@ -22,7 +23,7 @@ def look_around(question: PlanQuestion, functions: Functions, refused: Sequence[
     from .decide import decide
 
     found: list[Nearest] = []
-    for axis in (_engine, _dtype, _bits, _context, _load, _latency, _gpus, _other):
+    for axis in (_engine, _driver, _dtype, _bits, _context, _load, _latency, _gpus, _other):
         left = MOST_GPUS if axis is _other else 1
         for name, change, asked in axis(question, functions, refused):
             try:
@@ -66,6 +67,24 @@ def _engine(
         yield "engine", "another release", replace(question, wishes=replace(wishes, version=None))
     if wishes.engine:
         yield "engine", "another engine", replace(question, wishes=replace(wishes, engine=None, version=None))
+
+
+def _driver(
+    question: PlanQuestion, functions: Functions, refused: Sequence[No]
+) -> Iterator[tuple[str, str, PlanQuestion]]:
+    """The oldest long-term branch that runs the newest CUDA."""
+    del functions
+    if question.site.driver is None or not any(no.kind == "driver" for no in refused):
+        return
+    for branch in sorted(drivers.branches(), key=lambda b: (-b.cuda_major, key(b.branch.removeprefix("R")))):
+        version = branch.branch.removeprefix("R")
+        if branch.kind == "long-term" and key(version) > key(question.site.driver):
+            site = replace(question.site, driver=version)
+            yield (
+                "driver",
+                f"driver {version}, supported until {branch.end_of_life}",
+                replace(question, site=site),
+            )
 
 
 def _dtype(
@@ -150,7 +169,9 @@ def _other(
     question: PlanQuestion, functions: Functions, refused: Sequence[No]
 ) -> Iterator[tuple[str, str, PlanQuestion]]:
     """Other GPUs, the cheapest first; the fewest of each."""
-    del functions, refused
+    del functions
+    if all(no.kind in ("driver", "task", "architecture") for no in refused):
+        return  # another card would not help
     wishes = replace(question.wishes, tensor_parallel=None, pipeline_parallel=None, vram_bytes=None)
     for rung in decisions.ladder():
         if rung.gpu == question.gpu.name:

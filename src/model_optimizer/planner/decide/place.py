@@ -70,7 +70,8 @@ def length_wanted(question: PlanQuestion) -> int:
     needed = work.prompt_tokens.quantile(0.999)
     if question.generates:
         needed += work.output_tokens.quantile(0.999)
-        needed = max(needed, int(decisions.rule("least-context").value))
+    least = decisions.rule("least-context" if question.generates else "least-text")
+    needed = max(needed, int(least.value))
     needed = math.ceil(needed / LENGTH_STEP) * LENGTH_STEP
     return min(needed, limit) if limit else needed
 

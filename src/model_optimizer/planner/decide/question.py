@@ -105,6 +105,7 @@ class No:
 
     `kind` is the constraint: a link of the chain, `number format`, `quality`, `memory`, a limit of the SLO,
     or `gpus`. `short` is how far off, in `unit`; `length` and `load` what would have been possible.
+    `judged` is the candidate when it got that far.
     """
 
     rejection: Rejection
@@ -113,3 +114,4 @@ class No:
     unit: str | None = None
     length: int | None = None
     load: float | None = None
+    judged: object | None = None

@@ -1,0 +1,207 @@
+"""Cases that must come out right, with the real arithmetic of memory and time."""
+
+import pytest
+
+from .plans import page, plan, reasons
+
+
+def test_a_small_model_on_a_laptop_is_served_as_it_is() -> None:
+    found = plan("Qwen/Qwen3-0.6B", "rtx 4060 laptop", qps=5, p=512, o=128, ttft_ms=200)
+    assert found.feasible
+    assert (found.engine, found.scheme, found.replicas, found.gpus) == ("vllm", "bf16", 1, 1)
+    assert found.estimate.ttft_ms.p99 is not None and found.estimate.ttft_ms.p99 <= 200
+    assert not any("eager" in word for word in found.command), "memory does not force it"
+    assert "left on" in page(found, "CUDA graphs")
+
+
+def test_eight_billion_on_eight_gigabytes_needs_four_bits() -> None:
+    found = plan("Qwen/Qwen3-8B", "rtx 4060 laptop", concurrency=1, p=512, o=128)
+    assert found.feasible
+    assert found.scheme in ("awq_int4", "int4_rtn")
+    for scheme in ("bf16", "fp8", "int8_weight"):
+        assert "fit" in reasons(found, "vllm", scheme) or "weights" in reasons(found, "vllm", scheme)
+    if found.setting("enforce-eager"):
+        why = next(s.because for s in found.settings if s.name == "enforce-eager")
+        assert "memory" in why and "ms" in why, "eager mode is shown with its price"
+
+
+def test_embeddings_on_the_laptop_keep_200_ms_at_200_requests_of_two_texts() -> None:
+    found = plan("Qwen/Qwen3-Embedding-0.6B", "rtx 4060 laptop", qps=200, p=32, texts=2, e2e_ms=200)
+    assert found.feasible and found.gpus == 1
+    assert found.estimate.e2e_ms.p99 is not None and found.estimate.e2e_ms.p99 < 200
+    assert found.estimate.tpot_ms.p99 is None and found.estimate.output_tokens_per_s is None
+    assert found.setting("runner") == "pooling"
+    assert ("--runner", "pooling") in zip(found.command, found.command[1:], strict=False)
+    assert not found.estimate.saturated
+    crowded = plan("Qwen/Qwen3-Embedding-0.6B", "rtx 4060 laptop", qps=2000, p=32, texts=2, e2e_ms=200)
+    assert not crowded.feasible and crowded.binding == "gpus"
+    assert any(near.axis == "qps" for near in crowded.nearest)
+
+
+def test_deepseek_v2_does_not_fit_one_small_card_whatever_the_format() -> None:
+    for gpu, axis in (("rtx 4060 laptop", "gpu"), ("l20", "gpus")):
+        found = plan("deepseek-ai/DeepSeek-V2", gpu)
+        assert not found.feasible
+        assert found.binding == "memory"
+        assert found.short_by is not None and found.short_by > 60e9 and found.short_by_unit == "bytes a GPU"
+        assert axis in {near.axis for near in found.nearest}
+        assert all(near.plan.feasible for near in found.nearest)
+    laptop = plan("deepseek-ai/DeepSeek-V2", "rtx 4060 laptop")
+    assert "gpus" not in {near.axis for near in laptop.nearest}, "a laptop has one GPU"
+    assert "host memory" in reasons(laptop, "llama_cpp")
+
+
+@pytest.mark.parametrize(("scheme", "count"), [("awq_int4", 4), ("fp8", 8)])
+def test_deepseek_v2_on_l20s_prices_the_all_reduce_over_pcie(scheme: str, count: int) -> None:
+    found = plan("deepseek-ai/DeepSeek-V2", "l20", gpus=count, scheme=scheme, tensor_parallel=count)
+    assert found.feasible
+    assert (found.tensor_parallel, found.gpus) == (count, count)
+    told = page(found, "parallelism")
+    assert "no NVLink" in told and "communication" in told
+    cost = float(told.split(" of ")[0].split("|")[-1])
+    assert cost > 1, "an all-reduce over PCIe costs milliseconds a step"
+
+
+def test_deepseek_v2_lite_on_one_l20() -> None:
+    found = plan("deepseek-ai/DeepSeek-V2-Lite", "l20")
+    assert found.feasible and found.gpus == 1 and found.scheme == "bf16"
+
+
+@pytest.mark.parametrize("gpu", ["a10", "a100 sxm4 80gb"])
+def test_qwen2_7b_in_16_bits(gpu: str) -> None:
+    found = plan("Qwen/Qwen2-7B", gpu, qps=2)
+    assert found.feasible and (found.scheme, found.gpus) == ("bf16", 1)
+    if gpu == "a10":
+        slow = plan("Qwen/Qwen2-7B", gpu, qps=2, tpot_ms=5)
+        assert not slow.feasible and slow.binding == "tpot_ms"
+        assert slow.short_by is not None and slow.short_by_unit == "ms"
+        assert "latency" in {near.axis for near in slow.nearest}
+
+
+def test_the_5070_laptop_runs_current_releases_and_says_what_is_not_known() -> None:
+    found = plan("Qwen/Qwen3-0.6B", "rtx 5070 laptop", concurrency=1)
+    assert found.feasible and found.engine == "vllm"
+    assert any("12.0" in link.says and link.holds for link in found.links)
+    if found.estimate.tpot_ms.p99 is None:
+        assert any("not predicted" in note for note in found.notes)
+
+
+@pytest.mark.parametrize("length", [16384, 32768])
+def test_qwen3_32b_on_one_h100_at_long_contexts(length: int) -> None:
+    found = plan("Qwen/Qwen3-32B", "h100", max_model_len=length, concurrency=2, p=length - 1024, o=512)
+    assert found.feasible and found.gpus == 1
+    assert found.setting("max-model-len") == str(length)
+    many = plan(
+        "Qwen/Qwen3-32B", "h100", max_model_len=length, concurrency=2, scheme="bf16", kv_cache_dtype="auto"
+    )
+    assert many.feasible or any(near.axis == "bits" for near in many.nearest)
+
+
+@pytest.mark.parametrize("tensor", [1, 2])
+def test_llama_70b_in_fp8_on_h100(tensor: int) -> None:
+    found = plan(
+        "meta-llama/Llama-3.3-70B-Instruct", "h100", gpus=tensor, scheme="fp8", tensor_parallel=tensor
+    )
+    assert found.feasible and found.tensor_parallel == tensor
+    assert found.estimate.tpot_ms.mean is not None
+
+
+def test_two_gpus_answer_faster_than_one() -> None:
+    one, two = (
+        plan(
+            "meta-llama/Llama-3.3-70B-Instruct",
+            "h100",
+            gpus=n,
+            scheme="fp8",
+            tensor_parallel=n,
+            concurrency=4,
+        )
+        for n in (1, 2)
+    )
+    assert one.estimate.tpot_ms.mean is not None and two.estimate.tpot_ms.mean is not None
+    assert two.estimate.tpot_ms.mean < one.estimate.tpot_ms.mean
+
+
+def test_gpt_oss_120b_on_one_h100_in_its_own_format() -> None:
+    found = plan("openai/gpt-oss-120b", "h100")
+    assert found.feasible and (found.scheme, found.gpus, found.engine) == ("mxfp4", 1, "vllm")
+    assert found.setting("reasoning-parser") == "openai_gptoss"
+
+
+@pytest.mark.parametrize(
+    ("model", "scheme", "gpus"),
+    [
+        ("mistralai/Mixtral-8x7B-v0.1", "bf16", 1),
+        ("Qwen/Qwen3-30B-A3B", "bf16", 1),
+        ("deepseek-ai/DeepSeek-V3", "fp8_block", 8),
+    ],
+)
+def test_mixtures_of_experts_on_eight_h200(model: str, scheme: str, gpus: int) -> None:
+    found = plan(model, "h200", gpus=8)
+    assert found.feasible and (found.scheme, found.gpus) == (scheme, gpus)
+
+
+def test_a_vision_language_model() -> None:
+    found = plan("Qwen/Qwen3-VL-8B-Instruct", "h200")
+    assert found.feasible and found.engine == "vllm"
+
+
+def test_int8_with_int8_activations_is_refused_on_blackwell() -> None:
+    found = plan("Qwen/Qwen3-8B", "rtx 5090", engine="vllm", version="0.33.0", scheme="int8")
+    assert not found.feasible and found.binding == "number format"
+    assert "12.0" in reasons(found, "vllm", "int8")
+    assert "bits" in {near.axis for near in found.nearest}
+    weights = plan("Qwen/Qwen3-8B", "rtx 5090", engine="vllm", version="0.33.0", scheme="int8_weight")
+    assert weights.feasible, "weights alone in 8 bits are another matter"
+
+
+def test_tensorrt_for_rtx_is_judged_apart() -> None:
+    asked = {"qps": 20, "p": 64, "e2e_ms": 200, "build_minutes": 10}
+    model = "sentence-transformers/all-MiniLM-L6-v2"
+    found = plan(model, "rtx 5090", engine="tensorrt_rtx", scheme="int8_weight", **asked)
+    assert found.feasible
+    server = plan(model, "h100", near=False, engine="tensorrt_rtx", **asked)
+    assert not server.feasible and server.binding == "gpu", "it does not build for 9.0"
+    best = plan(model, "rtx 5090", **asked)
+    assert best.engine == "tensorrt_rtx" and best.branch[-1].startswith("tensorrt_rtx")
+    without = plan(model, "rtx 5090", **{**asked, "build_minutes": 0})
+    assert without.engine == "vllm"
+
+
+def test_nvfp4_on_ada_is_weight_only() -> None:
+    found = plan("Qwen/Qwen3-8B", "rtx 4090", scheme="nvfp4")
+    assert found.feasible
+    assert "weight-only" in page(found, "number format")
+    native = plan("Qwen/Qwen3-8B", "rtx 5090", scheme="nvfp4")
+    assert "native" in page(native, "number format")
+
+
+def test_bf16_on_a_t4_is_refused_and_fp16_offered() -> None:
+    found = plan("Qwen/Qwen3-0.6B", "t4", dtype="bf16")
+    assert not found.feasible and found.binding == "number format"
+    assert "FP16 runs there" in found.notes[0]
+    near = next(n for n in found.nearest if n.axis == "dtype")
+    assert near.plan.scheme == "fp16" and near.plan.feasible
+    left = plan("Qwen/Qwen3-0.6B", "t4")
+    assert left.scheme == "fp16"
+    assert "7.5" in next(s.because for s in left.settings if s.name == "dtype")
+
+
+@pytest.mark.parametrize("gpu", ["gtx 1070", "mi50"])
+def test_old_and_foreign_cards_get_what_runs_there(gpu: str) -> None:
+    found = plan("Qwen/Qwen3-0.6B", gpu)
+    assert found.feasible and found.engine == "llama_cpp"
+    assert "gpu" in reasons(found, "vllm") and "gpu" in reasons(found, "tensorrt_llm")
+    encoder = plan("sentence-transformers/all-MiniLM-L6-v2", gpu)
+    assert "gpu" in reasons(encoder, "tensorrt") and "gpu" in reasons(encoder, "tensorrt_rtx")
+    asked = plan("Qwen/Qwen3-0.6B", gpu, engine="vllm")
+    assert not asked.feasible and asked.binding == "gpu"
+    assert next(n for n in asked.nearest if n.axis == "engine").plan.engine == "llama_cpp"
+
+
+def test_fp8_on_a_4060_by_channel_and_in_blocks() -> None:
+    found = plan("Qwen/Qwen3-0.6B", "rtx 4060", scheme="fp8")
+    assert found.feasible and "native" in page(found, "number format")
+    assert found.setting("quantization") == "fp8"
+    blocks = plan("Qwen/Qwen3-0.6B", "rtx 4060", scheme="fp8_block")
+    assert blocks.feasible and "weight-only" in page(blocks, "number format")
