@@ -152,6 +152,9 @@ def _settings(plan: Plan) -> list[str]:
     lines: list[str] = []
     for setting in plan.settings:
         head = f"  {setting.name.ljust(width)}  {setting.value.ljust(values)}  "
+        if len(setting.value) > values:
+            lines.append(head.rstrip())
+            head = " " * (width + values + 6)
         lines += _wrapped(head, f"{setting.because} [{setting.source}]")
     return lines
 
@@ -159,7 +162,8 @@ def _settings(plan: Plan) -> list[str]:
 def _run(plan: Plan) -> list[str]:
     lines = [f"First:    {shell_line(words)}" for words in plan.prepare]
     if plan.command:
-        lines += _wrapped("Command:  ", shell_line(plan.command), hang=4, joint=" \\")
+        words = [shell_line((word,)) for word in plan.command]
+        lines += _wrapped("Command:  ", words, hang=4, joint=" \\")
     image = f"Image:    {plan.image}" if plan.image else None
     lines += [image] if image else []
     lines += [f"Env:      {name}={value}" for name, value in plan.env.items()]
@@ -207,11 +211,11 @@ def _few(what: Sequence[str]) -> str:
     return shown if len(names) <= 4 else f"{shown} and {len(names) - 4} more"
 
 
-def _wrapped(head: str, text: str, *, hang: int | None = None, joint: str = "") -> list[str]:
+def _wrapped(head: str, text: str | Sequence[str], *, hang: int | None = None, joint: str = "") -> list[str]:
     """Words in lines of at most WIDTH, those after the first indented by `hang` or below the text."""
     indent = " " * (len(head) if hang is None else hang)
     lines, line = list[str](), head
-    for word in text.split(" "):
+    for word in text.split(" ") if isinstance(text, str) else text:
         if len(line) + len(word) + len(joint) > WIDTH and line.strip() not in ("", head.strip()):
             lines.append(line.rstrip() + joint)
             line = indent
