@@ -119,12 +119,30 @@ def _judge_all(
             refused += [_later(candidate, modelled[rules]) for candidate in own]
             continue
         modelled.setdefault(rules, name)
-        for candidate in own:
-            answer = judge(question, functions, candidate)
-            if isinstance(answer, No):
-                refused.append(answer)
-            else:
-                kept.append(answer)
+        kept += _judge_engine(question, functions, own, refused)
+    return kept
+
+
+def _judge_engine(
+    question: PlanQuestion, functions: Functions, candidates: Sequence[Candidate], refused: list[No]
+) -> list[Judged]:
+    """Fewer GPUs first: once twice as many do not do twice as much, more of them are not worked out."""
+    kept, best, done = list[Judged](), dict[str, float](), dict[str, str]()
+    for candidate in sorted(candidates, key=lambda c: c.gpus):
+        scheme = candidate.scheme.name
+        if scheme in done:
+            reason = f"{done[scheme]} already does less for a GPU than fewer of them do"
+            refused.append(No(rejection=_reject(candidate, reason, "planner/speed"), kind="task"))
+            continue
+        answer = judge(question, functions, candidate)
+        if isinstance(answer, No):
+            refused.append(answer)
+            continue
+        kept.append(answer)
+        each = (answer.capacity or 0.0) / (candidate.gpus * answer.data)
+        if scheme in best and each < best[scheme] and not question.wishes.tensor_parallel:
+            done[scheme] = candidate.parallel
+        best[scheme] = max(each, best.get(scheme, 0.0))
     return kept
 
 
@@ -265,7 +283,10 @@ def _scaled_break(question: PlanQuestion, judged: Judged, off: Mapping[str, floa
 
 
 def _row(judged: Judged, reason: str, source: str) -> Rejection:
-    candidate = judged.candidate
+    return _reject(judged.candidate, reason, source)
+
+
+def _reject(candidate: Candidate, reason: str, source: str) -> Rejection:
     return Rejection(
         engine=candidate.engine,
         scheme=candidate.scheme.name,

@@ -317,9 +317,13 @@ def _starved(
     """Whether the KV cache is what bounds the replica, below the load."""
     if limits.kv_cache_tokens is None or capacity >= load:
         return False
-    free = replace(limits, kv_cache_tokens=None)
+    data = question.wishes.data_parallel or 1
     closed = load_of(question)[1]
-    return steady.most(model, free, shape, question.slo, closed=closed) > 1.02 * max(capacity, steady.LIGHT)
+    rate = capacity / data
+    if closed:
+        rate = steady.at_concurrency(model, limits, shape, max(1.0, rate)).rate
+    more = steady.at_rate(model, limits, shape, 1.05 * max(rate, steady.LIGHT))
+    return more.why is not None and "KV cache" in more.why
 
 
 def _too_slow(
