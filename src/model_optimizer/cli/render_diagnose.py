@@ -19,7 +19,7 @@ def diagnosis_json(found: Diagnosis) -> str:
 
 def diagnosis_text(found: Diagnosis) -> str:
     lines = [*_primary(found), *_command(found), *_silence(found.silence)]
-    lines += _listed("Also possible", found.others, causes=True)
+    lines += _listed("Also possible" if found.primary else "Seen", found.others, causes=True)
     lines += _listed("Contributing", found.contributing, causes=True)
     lines += _listed("Follows from it", found.consequences)
     lines += _listed("Says only that something failed", found.wrappers)
@@ -87,7 +87,9 @@ def _listed(title: str, found: Sequence[Recognized], *, causes: bool = False) ->
         lines.append(f"  {one.id}, {where}" + (f" and {one.count - 1:,} more" if one.count > 1 else ""))
         if causes:
             lines += _wrapped(one.cause, "    ")
-            lines += [line for text in one.because for line in _wrapped(text, "    against it: ")]
+            lines += [line for text in one.because for line in _wrapped(text, "    but: ")]
+            if one.kind in ("root", "client"):
+                lines += [line for step in one.fix[:2] for line in _wrapped(step, "    - ")]
     return lines + ([f"  and {len(found) - MOST} more"] if len(found) > MOST else [])
 
 

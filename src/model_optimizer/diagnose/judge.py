@@ -15,6 +15,8 @@ from .signature import LAYERS
 STEPS: tuple[Confidence, ...] = ("low", "medium", "high")
 _WEIGHT = {"specific": 0, "general": 1, "symptom": 2}
 _SURE: dict[str, Confidence] = {"specific": "high", "general": "medium", "symptom": "low"}
+"""A symptom alone is never the diagnosis."""
+
 _PLATFORMS = {
     "ubuntu": "Ubuntu",
     "debian": "Debian",
@@ -65,7 +67,7 @@ def judge(seen: Matcher, host: Host | None) -> Diagnosis:
     explained = _explained(candidates, hits)
     standing = sorted((c for c in candidates if c.id not in explained), key=Candidate.order)
     primary, others = None, standing
-    if standing:
+    if standing and standing[0].weight < _WEIGHT["symptom"]:
         confidence, why = _confidence(standing, seen, latest)
         if confidence is not None:
             explains = [i for i, by in explained.items() if by == standing[0].id]
@@ -76,7 +78,7 @@ def judge(seen: Matcher, host: Host | None) -> Diagnosis:
         contributing=beside["contributing"],
         benign=beside["benign"],
         wrappers=beside["wrapper"],
-        others=tuple(_plain(c.hit, place, c.against) for c in others),
+        others=tuple(_plain(c.hit, place, _doubts(c)) for c in others),
         consequences=tuple(
             _plain(c.hit, place, (f"follows from {explained[c.id]}",))
             for c in candidates
@@ -87,6 +89,11 @@ def judge(seen: Matcher, host: Host | None) -> Diagnosis:
         lines=seen.lines,
         bytes=seen.bytes,
     )
+
+
+def _doubts(candidate: Candidate) -> tuple[str, ...]:
+    shared = candidate.weight == _WEIGHT["symptom"]
+    return (*candidate.against, *(("many causes share this message",) if shared else ()))
 
 
 def _of_kind(hits: Sequence[Hit], kind: str, place: str | None) -> tuple[Recognized, ...]:
@@ -168,8 +175,12 @@ def _confidence(
 
 
 def _later_unknown(seen: Matcher, hit: Hit) -> bool:
-    """An error that nobody knows stands before the one that is known: it may be the real cause."""
-    return bool(seen.unexplained) and seen.unexplained[0].line < hit.first - 1
+    """An error that nobody knows stands before the one that is known: it may be the real cause.
+
+    A KeyError is none: looking something up and then saying what is missing is how many errors are made.
+    """
+    unknown = [e for e in seen.unexplained if not e.text.rpartition(" ")[0].endswith("KeyError:")]
+    return bool(unknown) and unknown[0].line < hit.first - 1
 
 
 def _recognized(

@@ -25,7 +25,7 @@ GROUP = "model_optimizer.diagnose.signatures"
 
 LAYERS = (
     "hardware", "driver", "wsl", "container", "host", "cuda", "nccl", "python-packages", "hub", "model",
-    "onnx", "tensorrt", "vllm", "serving", "kubernetes", "observability",
+    "onnx", "tensorrt", "vllm", "llama.cpp", "serving", "kubernetes", "observability",
 )  # fmt: skip
 """From the bottom up; a lower layer can explain a higher one."""
 
