@@ -9,18 +9,15 @@ import time
 from collections.abc import Sequence
 
 LOAD = ("--prompt-tokens", "4000", "--output-tokens", "500")
-COMMANDS = {
-    "fit": (0.35, ("fit", "Qwen/Qwen3-8B", "--gpu", "h200", "--json")),
-    "estimate": (0.35, ("estimate", "Qwen/Qwen3-8B", "--gpu", "h200", "--concurrency", "40", *LOAD, "--json")),
-    "plan": (
-        0.7,
-        ("plan", "Qwen/Qwen3-8B", "--gpu", "h200", "--gpus", "8", "--qps", "20", *LOAD, "--ttft-ms", "1000", "--tpot-ms",
-         "20", "--json"),
-    ),
-}  # fmt: skip
+FIT = ("fit", "Qwen/Qwen3-8B", "--gpu", "h200", "--json")
+ESTIMATE = ("estimate", "Qwen/Qwen3-8B", "--gpu", "h200", "--concurrency", "40", *LOAD, "--json")
+LIMITS = ("--ttft-ms", "1000", "--tpot-ms", "20")
+PLAN = ("plan", "Qwen/Qwen3-8B", "--gpu", "h200", "--gpus", "8", "--qps", "20", *LOAD, *LIMITS, "--json")
+COMMANDS = {"fit": (0.35, FIT), "estimate": (0.35, ESTIMATE), "plan": (0.7, PLAN)}
 SWEEP = (
-    "-m", "aiconfigurator.main", "cli", "default", "--model-path", "Qwen/Qwen3-8B", "--total-gpus", "8", "--system",
-    "h200_sxm", "--backend", "vllm", "--isl", "4000", "--osl", "500", "--ttft", "1000", "--tpot", "20",
+    "-m", "aiconfigurator.main", "cli", "default", "--model-path", "Qwen/Qwen3-8B", "--total-gpus", "8",
+    "--system", "h200_sxm", "--backend", "vllm", "--isl", "4000", "--osl", "500",
+    "--ttft", "1000", "--tpot", "20",
 )  # fmt: skip
 
 
@@ -48,9 +45,8 @@ def main() -> None:
     for name, found in rows.items():
         walls, used = [w for w, _ in found], [u for _, u in found]
         target = COMMANDS[name][0]
-        print(
-            f"{name:10} {min(walls):8.2f}s {statistics.median(walls):8.2f}s {min(used):9.2f}s {target:7.2f}s"
-        )
+        middle = statistics.median(walls)
+        print(f"{name:10} {min(walls):8.2f}s {middle:8.2f}s {min(used):9.2f}s {target:7.2f}s")
     print(f"load average {os.getloadavg()[0]:.1f}, {asked.runs} runs")
     if asked.aiconfigurator:
         sweep, _ = timed([asked.aiconfigurator, *SWEEP])

@@ -210,6 +210,12 @@ def test_an_engine_with_borrowed_memory_is_not_worked_out_twice() -> None:
     assert decide(question(), functions(engines=refusing)).engine == "sglang"
 
 
+def test_borrowed_memory_is_marked() -> None:
+    borrowed = functions(engines={"sglang": FakeEngine("vllm")})
+    assert {t.source for t in decide(question(), borrowed).estimate.memory} == {"assumed"}
+    assert {t.source for t in decide(question(), functions()).estimate.memory} == {"derived"}
+
+
 # -- the chain
 
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from model_optimizer.core import Estimate, Plan, Rejection, Slo, Spread
+from model_optimizer.core import Estimate, Plan, Rejection, Slo, Spread, Term
 from model_optimizer.facts import decisions
 from model_optimizer.facts.decisions import Branch
 from model_optimizer.planner.service import Question as Service
@@ -219,11 +219,11 @@ def _grouped(rejected: Sequence[Rejection]) -> tuple[Rejection, ...]:
 
 
 def _estimate(question: PlanQuestion, functions: Functions, judged: Judged, *, play: bool) -> Estimate:
-    terms = judged.room.fit.terms
+    terms = _terms(functions, judged)
     if judged.steps is None or judged.steady is None:
         return Estimate(memory=terms, provenance="; ".join(judged.notes) or "speed is not predicted")
     if not play:
-        return _from_steady(question, judged)
+        return _from_steady(question, judged, terms)
     work = question.workload
     if question.texts > 1 and work.qps:
         work = replace(work, qps=work.qps * question.texts)
@@ -296,14 +296,29 @@ def _reject(candidate: Candidate, reason: str, source: str) -> Rejection:
     )
 
 
-def _from_steady(question: PlanQuestion, judged: Judged) -> Estimate:
+def _terms(functions: Functions, judged: Judged) -> tuple[Term, ...]:
+    """The memory term by term; rules that are borrowed from another engine are only assumed to hold."""
+    engine, found = judged.candidate.engine, judged.room.fit
+    if functions.engines[engine].MEMORY.replace(".", "_") == engine:
+        return found.terms
+    return tuple(
+        replace(
+            term,
+            source="assumed",
+            because=f"{term.because}; {found.engine}'s rule, {engine}'s own was not measured",
+        )
+        for term in found.terms
+    )
+
+
+def _from_steady(question: PlanQuestion, judged: Judged, terms: tuple[Term, ...]) -> Estimate:
     """The screening numbers as an Estimate; they have no interval."""
     found, steps = judged.steady, judged.steps
     assert found is not None and steps is not None
     count = judged.replicas * judged.data
     work, generates = question.workload, question.generates
     return Estimate(
-        memory=judged.room.fit.terms,
+        memory=terms,
         ttft_ms=Spread(mean=found.ttft_ms, p99=found.ttft_p99_ms) if generates else Spread(),
         tpot_ms=Spread(mean=found.tpot_ms, p99=found.tpot_p99_ms) if generates else Spread(),
         e2e_ms=Spread(mean=found.e2e_ms, p99=found.e2e_p99_ms),
