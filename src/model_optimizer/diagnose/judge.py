@@ -8,6 +8,7 @@ from model_optimizer.core import Host
 from model_optimizer.core.diagnosis import Confidence, Diagnosis, Recognized
 
 from . import correlate
+from .landmarks import INFORMATION, WARNING
 from .match import Hit, Matcher
 from .needed import needed
 from .signature import LAYERS
@@ -49,8 +50,9 @@ class Candidate:
         return (
             int(bool(self.against)),
             int(head.kind == "client"),
+            int(self.hit.level == INFORMATION),
             self.weight,
-            max(0, self.hit.level - 1),
+            int(self.hit.level == WARNING),
             self.hit.first,
             LAYERS.index(head.layer),
         )
@@ -147,11 +149,11 @@ def _confidence(
     hit, head = first.hit, first.hit.signature.head
     level = STEPS.index(head.confidence or _SURE[head.weight])
     why: list[str] = []
-    rivals = [c for c in standing[1:] if not c.against and c.order()[:4] == first.order()[:4]]
+    rivals = [c for c in standing[1:] if not c.against and c.order()[:5] == first.order()[:5]]
     if rivals:
         level -= 1
         why.append(f"{', '.join(c.id for c in rivals[:3])} could be the cause as well")
-    if hit.level >= 2 and (seen.unexplained or len(standing) > 1):
+    if hit.level >= WARNING and (seen.unexplained or len(standing) > 1):
         level -= 1
         why.append("it is only a warning, and there are other errors")
     elif _later_unknown(seen, hit):

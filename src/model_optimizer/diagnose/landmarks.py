@@ -21,6 +21,9 @@ LANDMARKS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 """Fragments by what they show. Those of `error` only make a line worth a look."""
 
+ERROR, UNSAID, WARNING, INFORMATION = range(4)
+"""How bad a line says it is."""
+
 _LEVEL = re.compile(
     r"(?<![=\w])(?:(?P<error>ERROR|CRITICAL|FATAL|FAILED|panic)|(?P<warning>WARNING|WARN)|(?P<info>INFO|DEBUG|TRACE|NOTICE))\b"
     r"|\[(?:(?P<e>[EF])|(?P<w>W)|(?P<i>[IVD]))(?:\]|:| )|^(?:(?P<ke>[EF])|(?P<kw>W)|(?P<ki>I))\d{4} \d\d:"
@@ -47,15 +50,17 @@ def is_error(text: str) -> bool:
 
 
 def level_of(text: str) -> int:
-    """How bad a line says it is: 0 error, 1 not said, 2 warning, 3 information."""
+    """One of the levels above."""
     if found := _JSON_LEVEL.search(text[:200]):
         word = found[1].lower()
-        return 0 if word in ("error", "critical", "fatal") else 2 if word.startswith("warn") else 3
+        return ERROR if word in ("error", "critical", "fatal") else WARNING if word[0] == "w" else INFORMATION
     match = _LEVEL.search(text[:100])
     kind = match.lastgroup if match else None
     if kind is None:
-        return 1 if raised(text) is None else 0
-    return 0 if kind in ("error", "e", "ke") else 2 if kind in ("warning", "w", "kw") else 3
+        return UNSAID if raised(text) is None else ERROR
+    return (
+        ERROR if kind in ("error", "e", "ke") else WARNING if kind in ("warning", "w", "kw") else INFORMATION
+    )
 
 
 def raised(text: str) -> str | None:

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from model_optimizer.core.diagnosis import Evidence
 
-from .landmarks import LANDMARKS, is_error, level_of
+from .landmarks import INFORMATION, LANDMARKS, is_error, level_of
 from .signature import Signature, needles
 
 BEFORE, AFTER = 400, 800
@@ -39,7 +39,7 @@ KEPT_BYTES = 1 << 13
 class Hit:
     """What was seen of one signature. `run` counts starts of the program that the log shows.
 
-    `level` is the worst that a line has: 0 error, 1 not said, 2 warning, 3 information.
+    `level` is the worst that a line has.
     """
 
     signature: Signature
@@ -48,17 +48,53 @@ class Hit:
     misses: int = 0
     first: int = 0
     last: int = 0
-    level: int = 3
+    level: int = INFORMATION
     evidence: list[Evidence] = field(default_factory=list[Evidence])
     values: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(slots=True)
+class Owner:
+    """Who asked for a fragment: signatures by number, landmarks and words by name."""
+
+    signatures: list[int] = field(default_factory=list[int])
+    landmarks: list[str] = field(default_factory=list[str])
+    words: list[str] = field(default_factory=list[str])
+
+
+class Table:
+    """The automaton of all fragments. It knows nothing of a log and serves any number of them."""
+
+    def __init__(self, signatures: Sequence[Signature]) -> None:
+        from ahocorasick_rs import BytesAhoCorasick, Implementation
+
+        owners: dict[bytes, Owner] = {}
+        for number, signature in enumerate(signatures):
+            for needle in signature.needles():
+                owners.setdefault(needle, Owner()).signatures.append(number)
+            for word in (*signature.head.requires, *signature.head.not_when):
+                for needle in needles((word,)):
+                    owners.setdefault(needle, Owner()).words.append(word.lower())
+        for name, fragments in LANDMARKS.items():
+            for needle in needles(fragments):
+                owners.setdefault(needle, Owner()).landmarks.append(name)
+        self.needles = list(owners)
+        self.owners = list(owners.values())
+        self.search = BytesAhoCorasick(self.needles, implementation=Implementation.DFA)
+
+
+@cache
+def table(signatures: tuple[Signature, ...]) -> Table:
+    """The automaton of these signatures, built once."""
+    return Table(signatures)
 
 
 class Matcher:
     """Feed it blocks of text in order, then read `hits`, `landmarks` and `unexplained`."""
 
     def __init__(self, signatures: Sequence[Signature]) -> None:
-        from ahocorasick_rs import BytesAhoCorasick, Implementation
-
+        found = table(tuple(signatures))
+        self._search, self._needles, self._owners = found.search, found.needles, found.owners
         self.hits = [Hit(signature) for signature in signatures]
         self.landmarks: dict[str, int] = {}
         self.words: dict[str, int] = {}
@@ -66,29 +102,9 @@ class Matcher:
         self.run = 0
         self.lines = 0
         self.bytes = 0
-        self.ends_open = False
         self.last_lines: list[Evidence] = []
         self._errors = 0
         self._quiet: set[int] = set()
-        self._owners: list[tuple[list[int], list[str], list[str]]] = []
-        index: dict[bytes, int] = {}
-        for number, signature in enumerate(signatures):
-            for needle in signature.needles():
-                self._owner(index, needle)[0].append(number)
-            for word in (*signature.head.requires, *signature.head.not_when):
-                for needle in needles((word,)):
-                    self._owner(index, needle)[2].append(word.lower())
-        for name, fragments in LANDMARKS.items():
-            for needle in needles(fragments):
-                self._owner(index, needle)[1].append(name)
-        self._needles = list(index)
-        self._search = BytesAhoCorasick(self._needles, implementation=Implementation.DFA)
-
-    def _owner(self, index: dict[bytes, int], needle: bytes) -> tuple[list[int], list[str], list[str]]:
-        if needle not in index:
-            index[needle] = len(index)
-            self._owners.append(([], [], []))
-        return self._owners[index[needle]]
 
     def feed(self, block: bytes, *, whole: bool = True) -> None:
         """`block` holds whole lines, the last of which may lack its end. `whole` False: that line goes on."""
@@ -108,8 +124,7 @@ class Matcher:
         if here:
             self._line(block, number, here)
         self.lines += block.count(b"\n")
-        self.ends_open = not block.endswith(b"\n")
-        if self.ends_open and whole:
+        if whole and not block.endswith(b"\n"):
             self.lines += 1
         self.bytes += len(block)
         self._keep_last(block)
@@ -128,16 +143,16 @@ class Matcher:
         line = _Line(block, found[0][1], number)
         known = False
         for pattern, start in found:
-            signatures, landmarks, words = self._owners[pattern]
-            for word in words:
+            owner = self._owners[pattern]
+            for word in owner.words:
                 self.words.setdefault(word, number)
-            if not signatures and all(name.startswith(("uses", "on ")) for name in landmarks):
+            if not owner.signatures and all(name.startswith(("uses", "on ")) for name in owner.landmarks):
                 self._quiet.add(pattern)  # seen once, nothing more to learn from it
-            for index in signatures:
+            for index in owner.signatures:
                 known |= self._signature(self.hits[index], line, self._needles[pattern], start)
-            for name in landmarks:
+            for name in owner.landmarks:
                 self._landmark(name, number)
-        if not known and any(self._owners[p][1] for p, _ in found):
+        if not known and any(self._owners[p].landmarks for p, _ in found):
             self._maybe_error(line, found[0][1])
 
     def _landmark(self, name: str, number: int) -> None:
@@ -149,7 +164,8 @@ class Matcher:
         """An error that no signature knows; the first two and the last are kept."""
         self._errors += 1
         if self._errors > MOST_MISSES:
-            self._quiet |= {n for n, owner in enumerate(self._owners) if owner == ([], ["error"], [])}
+            only = Owner(landmarks=["error"])
+            self._quiet |= {number for number, owner in enumerate(self._owners) if owner == only}
             return
         text = line.around(start)
         if not is_error(text):
@@ -182,7 +198,7 @@ class Matcher:
             values = {k: v.strip()[:80] for k, v in match.groupdict().items() if v}
         if hit.run != self.run:
             # A new start of the program: what an earlier one showed is only counted.
-            hit.run, hit.first, hit.level = self.run, line.number, 3
+            hit.run, hit.first, hit.level = self.run, line.number, INFORMATION
             hit.evidence, hit.values = [], values
         hit.count += 1
         hit.last = line.number

@@ -46,12 +46,17 @@ def chunks_of(stream: BinaryIO) -> Iterator[bytes]:
 
 
 def blocks(chunks: Iterable[bytes], *, name: str) -> Iterator[tuple[bytes, bool]]:
-    """(text, whole): lines as UTF-8 without escape codes. `whole` is False when the last line was cut.
+    """The lines of a file or stream, in whatever way they are stored; see `lines`.
 
     Raises UsageError when the input is not text. `name` is what the error calls it.
     """
+    return lines(_as_utf8(_unpacked(iter(chunks)), name))
+
+
+def lines(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
+    """(text, whole): whole lines without escape codes. `whole` is False when the last line was cut."""
     rest = b""
-    for chunk in _as_utf8(_unpacked(iter(chunks)), name):
+    for chunk in chunks:
         rest += chunk
         cut = rest.rfind(b"\n") + 1
         if cut:
@@ -97,7 +102,8 @@ def _gunzip(chunks: Iterator[bytes]) -> Iterator[bytes]:
             except zlib.error:
                 return
             chunk = unpack.unused_data if unpack.eof else unpack.unconsumed_tail
-            yield text
+            if text:
+                yield text
 
 
 def _chain(first: bytes, rest: Iterator[bytes]) -> Iterator[bytes]:

@@ -33,7 +33,11 @@ class Diagnosing:
 
     def line(self, text: str) -> None:
         """One line, without its end."""
-        for block, whole in reading.blocks([text.encode("utf-8", "replace") + b"\n"], name="line"):
+        self.text(text + "\n")
+
+    def text(self, text: str) -> None:
+        """Lines that are text already."""
+        for block, whole in reading.lines([text.encode("utf-8", "replace")]):
             self.seen.feed(block, whole=whole)
 
     def answer(self) -> Diagnosis:
@@ -59,9 +63,7 @@ class Diagnosing:
 def of_text(lines: Iterable[str], *, host: Host | None = None) -> Diagnosis:
     """The diagnosis of lines in memory, such as the end of a tool's log."""
     at_work = Diagnosing(host)
-    text = "\n".join(lines)
-    if text:
-        at_work.read([text.encode("utf-8", "replace")], name="text")
+    at_work.text("\n".join(lines))
     return at_work.answer()
 
 
