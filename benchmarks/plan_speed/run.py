@@ -50,9 +50,8 @@ def main() -> None:
     print(f"load average {os.getloadavg()[0]:.1f}, {asked.runs} runs")
     if asked.aiconfigurator:
         sweep, _ = timed([asked.aiconfigurator, *SWEEP])
-        print(
-            f"aiconfigurator's sweep {sweep:.1f} s: {sweep / min(w for w, _ in rows['plan']):.0f} times as long"
-        )
+        ratio = sweep / min(wall for wall, _ in rows["plan"])
+        print(f"aiconfigurator's sweep {sweep:.1f} s: {ratio:.0f} times as long")
 
 
 if __name__ == "__main__":

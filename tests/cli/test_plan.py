@@ -286,3 +286,38 @@ def test_a_hosted_price_gives_a_break_even(tmp_path: Path) -> None:
     found = json.loads(done.stdout)["cost"]
     assert found["currency"] == "EUR" and found["per_hour"] == 2.0
     assert found["break_even_tokens_per_day"] > 0 and found["per_million_tokens"] > 0
+
+
+def test_without_a_gpu_the_plan_is_for_the_cpu_and_says_so() -> None:
+    from model_optimizer.flow import plan as asking
+    from model_optimizer.planner import Options
+
+    cpu = Plan(
+        model="m",
+        checkpoint="./m",
+        workload=Workload(),
+        slo=Slo(),
+        engine="onnxruntime",
+        scheme="int8",
+        format="onnx",
+    )
+    found = asking.for_cpu(Options(reference=cpu, plans=(cpu, cpu), rejected=PLAN.rejected))
+    assert found.rejected == PLAN.rejected and "no GPU here" in found.notes[0] and "1 more" in found.notes[1]
+    assert "on the CPU of this machine" in render_plan.plan_text(found)
+    with pytest.raises(UsageError, match="no command of its own"):
+        asking.emitted(found, "command")
+
+
+def test_measurements_of_a_run_are_read_by_engine_and_scheme(tmp_path: Path) -> None:
+    from model_optimizer.core import ClientHealth, LoadPoint, Measurement
+    from model_optimizer.flow import plan as asking
+    from model_optimizer.system import runs
+
+    folder = runs.create(tmp_path, "m")
+    (folder.path / "run.json").write_text("{}")
+    folder.write(PLAN, "candidates/one/plan")
+    points = tuple(
+        LoadPoint(target=f"{n}", completed=1, failed=0, window_s=1.0, requests_per_s=float(n)) for n in (3, 7)
+    )
+    folder.write(Measurement(points=points, client=ClientHealth()), "candidates/one/measurement")
+    assert asking.measured_in(folder.path) == {("vllm", "awq_int4"): 7.0}

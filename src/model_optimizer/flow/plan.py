@@ -223,6 +223,11 @@ def engine_name(text: str) -> str:
 def emitted(plan: Plan, form: str) -> tuple[str, ...] | str:
     """The command of a plan in one form; a text for `ollama`. UsageError when it is for another engine."""
     engine = plugins.load(ENGINES, plan.engine)
+    if not plan.command:
+        raise UsageError(
+            f"a plan for {plan.engine} has no command of its own",
+            hint=("`--out plan.json`, then `mopt serve plan.json` starts it",),
+        )
     if form == "command":
         return plan.command
     if form == "docker":

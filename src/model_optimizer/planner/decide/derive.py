@@ -232,6 +232,8 @@ def _sequences(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
             f"{mean:.3g} in flight, {top:.3g} nearly never exceeded"
         )
         formula = "1.5 x (rate x time in the system (Little) + 3 roots of it (Poisson))"
+    if question.texts > 1:
+        numbers += f", {question.texts} texts each"
     room_for = "" if seats is None else f"; the KV cache seats {seats:,} of {shape.context:.0f} tokens"
     source: Source = "assumed" if {"load", "concurrency"} & set(question.assumed) else "derived"
     notes.set("max-num-seqs", room.seqs, f"{numbers}{room_for}", source)

@@ -167,4 +167,8 @@ def _notes(question: PlanQuestion) -> tuple[str, ...]:
         notes.append(
             f"{question.texts} texts a request: E2E is of one text, the request waits for the slower one"
         )
+    if not question.generates:
+        notes.append(
+            "HTTP and tokenizing are counted as time a request takes, not as a limit of the CPU: measure it"
+        )
     return tuple(notes)
