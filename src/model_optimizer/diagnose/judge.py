@@ -29,11 +29,13 @@ _PLATFORMS = {
 
 @dataclass(slots=True)
 class Candidate:
-    """A possible cause. `against` are sentences; one is enough to be believed last."""
+    """A possible cause. `against` are sentences; one is enough to be believed last, and `refuted` by what
+    is known of the host is not believed at all unless there is something else to look at."""
 
     hit: Hit
     supports: tuple[str, ...]
     against: tuple[str, ...]
+    refuted: bool
 
     @property
     def id(self) -> str:
@@ -118,9 +120,9 @@ def _candidate(hit: Hit, seen: Matcher, host: Host | None) -> Candidate:
     if len(same) == 2 and same[0] is not None and same[0] == same[1]:
         against.append(f"both values are {same[0]}, so they do not differ")
     rules = hit.signature.body.host
-    against += correlate.ask(rules.contradicts, host, hit.values)
+    refuting = correlate.ask(rules.contradicts, host, hit.values)
     supports = correlate.ask(rules.supports, host, hit.values)
-    return Candidate(hit=hit, supports=supports, against=tuple(against))
+    return Candidate(hit=hit, supports=supports, against=(*against, *refuting), refuted=bool(refuting))
 
 
 def _explained(candidates: Sequence[Candidate], hits: Sequence[Hit]) -> Mapping[str, str]:
@@ -170,7 +172,7 @@ def _confidence(
         why += first.supports
     if first.against:
         why += first.against
-        if level <= 0 and not hit.signature.body.otherwise:
+        if (level <= 0 or first.refuted) and not hit.signature.body.otherwise:
             return None, tuple(why)
         level = 0
     return STEPS[max(0, min(level, len(STEPS) - 1))], tuple(why)

@@ -8,7 +8,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, cast
 
 from model_optimizer.core.diagnosis import Evidence
@@ -66,7 +66,7 @@ class Table:
     """The automaton of all fragments. It knows nothing of a log and serves any number of them."""
 
     def __init__(self, signatures: Sequence[Signature]) -> None:
-        from ahocorasick_rs import BytesAhoCorasick, Implementation
+        from ahocorasick_rs import BytesAhoCorasick
 
         owners: dict[bytes, Owner] = {}
         for number, signature in enumerate(signatures):
@@ -80,7 +80,7 @@ class Table:
                 owners.setdefault(needle, Owner()).landmarks.append(name)
         self.needles = list(owners)
         self.owners = list(owners.values())
-        self.search = BytesAhoCorasick(self.needles, implementation=Implementation.DFA)
+        self.search = BytesAhoCorasick(self.needles)
 
 
 @cache
@@ -131,7 +131,7 @@ class Matcher:
 
     def _keep_last(self, block: bytes) -> None:
         """The last lines that say something, with their numbers."""
-        tail = block[-KEPT_BYTES:].decode("utf-8", "replace").rstrip("\n").split("\n")
+        tail = block[-KEPT_BYTES:].decode("utf-8", "replace").removesuffix("\n").split("\n")
         first = self.lines - len(tail) + 1
         found = [
             Evidence(line=first + n, text=_shown(line, line)) for n, line in enumerate(tail) if line.strip()
@@ -210,29 +210,33 @@ class Matcher:
 
 
 class _Line:
-    """One line of a block, decoded when it is looked at."""
+    """One line of a block; its ends are looked for, and it is decoded, when that is needed."""
 
     def __init__(self, block: bytes, at: int, number: int) -> None:
         self.number = number
         self._block = block
-        self._begin = block.rfind(b"\n", 0, at) + 1
-        end = block.find(b"\n", at)
-        self._end = len(block) if end < 0 else end
+        self._at = at
         self._pieces: list[str] | None = None
+
+    @cached_property
+    def _ends(self) -> tuple[int, int]:
+        end = self._block.find(b"\n", self._at)
+        return self._block.rfind(b"\n", 0, self._at) + 1, len(self._block) if end < 0 else end
 
     def around(self, start: int) -> str:
         """The line, or what is near the fragment when it is long."""
-        begin = max(self._begin, start - BEFORE)
-        end = min(self._end, start + AFTER)
+        first, last = self._ends
+        begin, end = max(first, start - BEFORE), min(last, start + AFTER)
         return self._block[begin:end].decode("utf-8", "replace").strip()
 
     def piece(self, needle: bytes, start: int) -> str:
         """What a regular expression sees. Of a JSON line: the line of the message that holds the fragment."""
         text = self.around(start)
-        if self._block[self._begin : self._begin + 1] != b"{" and '\\"' not in text:
+        begin, end = self._ends
+        if self._block[begin : begin + 1] != b"{" and '\\"' not in text:
             return text
         if self._pieces is None:
-            whole = self._block[self._begin : min(self._end, self._begin + JSON_LONGEST)]
+            whole = self._block[begin : min(end, begin + JSON_LONGEST)]
             self._pieces = _messages(whole.decode("utf-8", "replace"))
         plain = _unescaped(needle.decode()).lower()
         for piece in self._pieces:

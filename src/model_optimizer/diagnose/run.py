@@ -9,7 +9,6 @@ from pathlib import Path
 
 from model_optimizer.core import Host, UsageError
 from model_optimizer.core.diagnosis import Command, Diagnosis
-from model_optimizer.system import process_look, processes
 
 from . import reading, signature
 from .judge import judge
@@ -47,6 +46,8 @@ class Diagnosing:
         self, log: Path | None, *, pid: int | None, limit_s: float = SILENT_LIMIT_S
     ) -> Diagnosis:
         """The answer, with what the silence of the log and of the process says."""
+        from model_optimizer.system import process_look
+
         from .silence import judge_silence
 
         return judge_silence(
@@ -103,6 +104,8 @@ def of_command(
 
     Raises HostError when it cannot be started. Interrupting this ends the command and all it started.
     """
+    from model_optimizer.system import processes
+
     at_work = Diagnosing(host)
 
     def take(text: str) -> bool:
