@@ -1,4 +1,4 @@
-"""Write the pages that are made from files: one for each check and each scheme.
+"""Write the pages that are made from files: one for each check, each scheme and each failure signature.
 
 python tools/pages.py            write them
 python tools/pages.py --check    exit with 1 when one is not what the files say
@@ -6,13 +6,30 @@ python tools/pages.py --check    exit with 1 when one is not what the files say
 
 import inspect
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from model_optimizer.core import Scheme, plugins
+from model_optimizer.diagnose import signature
+from model_optimizer.diagnose.signature import LAYERS, Signature
 
 DOCS = Path(__file__).parents[1] / "docs"
+ROOMS = ("checks", "schemes", "signatures")
+PLATFORMS = {
+    "ubuntu": "Ubuntu",
+    "debian": "Debian",
+    "rhel": "RHEL, Rocky",
+    "wsl2": "WSL2",
+    "windows": "Windows",
+}
+KINDS = {
+    "root": "shows a cause",
+    "client": "shows a cause at the client",
+    "contributing": "contributes or follows, and is not the cause by itself",
+    "wrapper": "says only that something failed, and is never the cause",
+    "benign": "is harmless",
+}
 MADE = "<!-- Made by tools/pages.py from the file itself; edit that file. -->"
 
 
@@ -26,7 +43,54 @@ def pages() -> dict[Path, str]:
         "Checks of `mopt doctor`", {n: title(m) for n, m in checks.items()}
     )
     found[Path("schemes/index.md")] = index("Number formats", {n: s.title for n, s in schemes.items()})
+    return found | signature_pages()
+
+
+def signature_pages() -> dict[Path, str]:
+    """One for each known failure, and an index of what each looks like in a log."""
+    known = signature.load((signature.FOLDER,))
+    found = {Path("signatures") / f"{one.id}.md": signature_page(one) for one in known}
+    found[Path("signatures/index.md")] = signature_index(known)
     return found
+
+
+def signature_page(one: Signature) -> str:
+    head, body = one.head, one.body
+    on = [f"{PLATFORMS[p]}: {step}" for p, steps in body.fix_on.items() for step in steps]
+    parts = [
+        f"{MADE}\n# {one.id}",
+        f"Layer: {head.layer}. The line {KINDS[head.kind]}.",
+        f"```text\n{body.example.strip()}\n```",
+        body.cause,
+        "## What to do",
+        bullets([*body.fix, *on]),
+    ]
+    if body.otherwise:
+        parts += ["When that was tried already:", bullets(body.otherwise)]
+    if body.risk:
+        parts.append(f"Risk: {body.risk}")
+    if body.probe:
+        parts += ["## What confirms it", f"```sh\n{body.probe}\n```"]
+    parts.append(f"Known from: {'; '.join(body.source)} ({body.evidence}).")
+    return "\n\n".join(parts) + "\n"
+
+
+def signature_index(known: Sequence[Signature]) -> str:
+    """By layer from the bottom up; each with the words that it is found by, to search the page for."""
+    lines = [f"{MADE}\n# Failures that `mopt diagnose` knows\n\nSearch this page for words of your log."]
+    for layer in LAYERS:
+        rows = [
+            f"- [{one.id}]({one.id}.md): {' · '.join(f'`` {f} ``' for f in one.head.fragments[:3])}"
+            for one in known
+            if one.head.layer == layer
+        ]
+        if rows:
+            lines.append(f"## {layer}\n\n" + "\n".join(rows))
+    return "\n\n".join(lines) + "\n"
+
+
+def bullets(steps: Sequence[str]) -> str:
+    return "\n".join(f"- {step}" for step in steps)
 
 
 def title(module: Any) -> str:
@@ -80,7 +144,7 @@ def index(heading: str, titles: Mapping[str, str]) -> str:
 def main() -> int:
     check = "--check" in sys.argv[1:]
     wanted = pages()
-    there = {p.relative_to(DOCS) for room in ("checks", "schemes") for p in (DOCS / room).glob("*.md")}
+    there = {p.relative_to(DOCS) for room in ROOMS for p in (DOCS / room).glob("*.md")}
     wrong = [p for p, text in wanted.items() if p not in there or (DOCS / p).read_text() != text]
     stale = sorted(there - set(wanted))
     if check:

@@ -21,7 +21,7 @@ from model_optimizer.diagnose import of_file
 
 SERVING = (
     "(APIServer pid=1) INFO 11-30 10:00:{n:02d} [loggers.py:118] Engine 000: Avg prompt throughput: {n}.1 "
-    "tokens/s, Avg generation throughput: 533.2 tokens/s, Running: {n} reqs, Waiting: 0 reqs, KV usage: 3.1%\n"
+    "tokens/s, Avg generation throughput: 533.2 tokens/s, Running: {n} reqs, Waiting: 0, KV usage: 3.1%\n"
 )
 ACCESS = 'INFO:     10.0.0.{n}:51234 - "POST /v1/chat/completions HTTP/1.1" 200 OK\n'
 JSON = (
