@@ -418,3 +418,17 @@ def test_the_steady_state_keeps_littles_law_and_saturates() -> None:
     assert steady.at_rate(steps, limits, shape, most * 1.1).why is not None
     clients = steady.at_concurrency(steps, limits, shape, 8)
     assert clients.in_flight == pytest.approx(8, rel=0.05)
+
+
+def test_what_breaks_under_its_load_comes_back_with_one_more_replica() -> None:
+    def played(asked: Service) -> Estimate:
+        crowded = asked.replicas < 3
+        return Estimate(ttft_ms=Spread(p99=900.0 if crowded else 50.0), provenance="played")
+
+    wishes = Wishes(scheme="bf16", tensor_parallel=1, spares=0)
+    found = decide(question(gpus=8, slo=Slo(ttft_ms=200), wishes=wishes), functions(estimate=played))
+    assert found.feasible and found.replicas == 3
+    alone = decide(
+        question(gpus=2, slo=Slo(ttft_ms=200), wishes=wishes), functions(estimate=played), nearest=False
+    )
+    assert not alone.feasible and alone.binding == "ttft_ms"

@@ -1,5 +1,7 @@
 """From a question to a plan: look at every candidate, order them, play the best through, write it down."""
 
+import heapq
+import itertools
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -32,6 +34,7 @@ LOST = (
     "takes less load",
 )
 """What a feasible plan lost by, in the order of `_rank`."""
+SPARED = "fewer GPUs for a replica already do more for each"
 
 
 def decide(question: PlanQuestion, functions: Functions, *, nearest: bool = True, play: bool = True) -> Plan:
@@ -42,61 +45,83 @@ def decide(question: PlanQuestion, functions: Functions, *, nearest: bool = True
     question = checked(question, functions)
     branch = decisions.branch(situation(question))
     candidates, refused = enumerate_all(question, functions)
-    kept = _judge_all(question, functions, branch, candidates, refused)
-    ordered = sorted(kept, key=lambda judged: _rank(question, branch, judged))
-    found = _play(question, functions, ordered, refused, play=play)
+    spared = list[Candidate]()
+    kept = _judge_all(question, functions, branch, candidates, refused, spared)
+    found = _play(question, functions, branch, kept, refused, play=play)
+    if found is None and spared:
+        more = list[Judged]()
+        for candidate in spared:
+            answer = judge(question, functions, candidate)
+            (refused if isinstance(answer, No) else more).append(answer)  # pyright: ignore[reportArgumentType]
+        kept, spared = [*kept, *more], []
+        found = _play(question, functions, branch, more, refused, play=play)
     if found is None:
         return _infeasible(question, functions, refused, branch, nearest=nearest)
     first, judged, estimate = found
-    lost = {id(no.judged) for no in refused if no.judged is not None}
-    others = [other for other in kept if other is not first and id(other) not in lost]
+    lost = [no.judged for no in refused if no.judged is not None]
+    others = [other for other in kept if other.candidate not in (first.candidate, *lost)]
     chosen = write(question, functions, judged, estimate, branch)
     rejected = [*_outranked(question, branch, judged, others), *(no.rejection for no in refused)]
+    rejected += [_reject(candidate, SPARED, "planner/speed") for candidate in spared]
     return replace(chosen, rejected=_grouped(rejected), crossover=crossover(question, judged, others))
 
 
 def _play(
     question: PlanQuestion,
     functions: Functions,
-    ordered: Sequence[Judged],
+    branch: Branch,
+    kept: Sequence[Judged],
     refused: list[No],
     *,
     play: bool,
 ) -> tuple[Judged, Judged, Estimate] | None:
     """The first that keeps its limits when the load is played through: (as judged, settled, estimate).
 
-    What would break as badly as one that was played is passed over; when nothing is left, those are
-    played after all.
+    What breaks comes back with one more replica, in its place by cost. What would break as badly as one that
+    was played is passed over; when nothing is left, the first of those are played after all.
     """
-    played, off, over = 0, dict[str, float](), list[tuple[Judged, Judged, No]]()
-    for first in ordered:
+    count, off, over = itertools.count(), dict[str, float](), list[tuple[Judged, Judged, No]]()
+    queue = [(_rank(question, branch, one), next(count), one) for one in kept]
+    heapq.heapify(queue)
+    played = 0
+    while queue:
+        _, _, first = heapq.heappop(queue)
         judged = settle(question, functions, first)
-        full = _full(judged)
-        if full is not None:
-            refused.append(replace(full, judged=first))
-            continue
-        doubtful = _scaled_break(question, judged, off)
-        if doubtful is not None:
-            over.append((first, judged, doubtful))
-            continue
-        estimate = _estimate(question, functions, judged, play=play and played < MOST_PLAYED)
-        failed = _broken(question, judged, estimate)
+        failed, estimate = _full(judged) or _scaled_break(question, judged, off), None
         if failed is None:
-            refused += [replace(no, judged=one) for one, _, no in over]
-            return first, judged, estimate
-        played += 1
-        refused.append(replace(failed, judged=first))
-        _learn(off, judged, estimate)
+            estimate = _estimate(question, functions, judged, play=play and played < MOST_PLAYED)
+            failed = _broken(question, judged, estimate)
+            if failed is None:
+                refused += [replace(no, judged=one.candidate) for one, _, no in over]
+                return first, judged, estimate
+            played += 1
+            _learn(off, judged, estimate)
+        more = _one_more(question, first)
+        if more is not None:
+            heapq.heappush(queue, (_rank(question, branch, more), next(count), more))
+        elif estimate is None and failed.kind != "gpus":
+            over.append((first, judged, failed))
+        else:
+            refused.append(replace(failed, judged=first.candidate))
     for index, (first, judged, doubtful) in enumerate(over):
         failed = doubtful
         if play and index < MOST_PLAYED:
             estimate = _estimate(question, functions, judged, play=True)
             failed = _broken(question, judged, estimate)
             if failed is None:
-                refused += [replace(no, judged=one) for one, _, no in over[index + 1 :]]
+                refused += [replace(no, judged=one.candidate) for one, _, no in over[index + 1 :]]
                 return first, judged, estimate
-        refused.append(replace(failed, judged=first))
+        refused.append(replace(failed, judged=first.candidate))
     return None
+
+
+def _one_more(question: PlanQuestion, judged: Judged) -> Judged | None:
+    """The same with one more replica; None when there is no GPU for it, or a load of its own for each."""
+    each = judged.candidate.gpus * judged.data
+    load, closed, _ = load_of(question)
+    if judged.gpus + each > question.gpus or (closed and judged.replicas >= load):
+        return None
+    return replace(judged, replicas=judged.replicas + 1)
 
 
 def _judge_all(
@@ -105,6 +130,7 @@ def _judge_all(
     branch: Branch,
     candidates: Sequence[Candidate],
     refused: list[No],
+    spared: list[Candidate],
 ) -> list[Judged]:
     """Engines in the order of the tree. One whose memory is that of an engine before it is worked out only
     when nothing before it is feasible: the same arithmetic would come to the same answer."""
@@ -119,20 +145,23 @@ def _judge_all(
             refused += [_later(candidate, modelled[rules]) for candidate in own]
             continue
         modelled.setdefault(rules, name)
-        kept += _judge_engine(question, functions, own, refused)
+        kept += _judge_engine(question, functions, own, refused, spared)
     return kept
 
 
 def _judge_engine(
-    question: PlanQuestion, functions: Functions, candidates: Sequence[Candidate], refused: list[No]
+    question: PlanQuestion,
+    functions: Functions,
+    candidates: Sequence[Candidate],
+    refused: list[No],
+    spared: list[Candidate],
 ) -> list[Judged]:
-    """Fewer GPUs first: once twice as many do not do twice as much, more of them are not worked out."""
-    kept, best, done = list[Judged](), dict[str, float](), dict[str, str]()
+    """Fewer GPUs first: once twice as many do not do twice as much, more of them are spared for later."""
+    kept, best, done = list[Judged](), dict[str, float](), set[str]()
     for candidate in sorted(candidates, key=lambda c: c.gpus):
         scheme = candidate.scheme.name
         if scheme in done:
-            reason = f"{done[scheme]} already does less for a GPU than fewer of them do"
-            refused.append(No(rejection=_reject(candidate, reason, "planner/speed"), kind="task"))
+            spared.append(candidate)
             continue
         answer = judge(question, functions, candidate)
         if isinstance(answer, No):
@@ -141,7 +170,7 @@ def _judge_engine(
         kept.append(answer)
         each = (answer.capacity or 0.0) / (candidate.gpus * answer.data)
         if scheme in best and each < best[scheme] and not question.wishes.tensor_parallel:
-            done[scheme] = candidate.parallel
+            done.add(scheme)
         best[scheme] = max(each, best.get(scheme, 0.0))
     return kept
 

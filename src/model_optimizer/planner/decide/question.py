@@ -105,7 +105,7 @@ class No:
 
     `kind` is the constraint: a link of the chain, `number format`, `quality`, `memory`, a limit of the SLO,
     or `gpus`. `short` is how far off, in `unit`; `length` and `load` what would have been possible.
-    `judged` is the candidate when it got that far.
+    `judged` is the candidate when it got as far as its load.
     """
 
     rejection: Rejection
