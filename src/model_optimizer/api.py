@@ -15,6 +15,7 @@ from model_optimizer.core import (
     HostError,
     Lengths,
     ModelSpec,
+    MoptError,
     Plan,
     Progress,
     Record,
@@ -43,9 +44,9 @@ if TYPE_CHECKING:
     from model_optimizer.verify import Endpoint
 
 __all__ = [
-    "Optimization", "candidates", "diagnose", "diagnose_command", "doctor", "estimate", "fit",
-    "gpu_memory", "load_host", "make", "optimize", "plan", "plan_making", "probe", "read_model", "resume",
-    "save", "scheme", "verify",
+    "Optimization", "candidates", "diagnose", "diagnose_command", "doctor", "estimate", "explained",
+    "fit", "gpu_memory", "load_host", "make", "optimize", "plan", "plan_making", "probe", "read_model",
+    "resume", "save", "scheme", "verify",
 ]  # fmt: skip
 
 
@@ -241,6 +242,13 @@ def diagnose_command(
     from model_optimizer.diagnose import of_command
 
     return of_command(command, host=host, on_line=on_line)
+
+
+def explained(error: MoptError) -> MoptError:
+    """An error of an outside tool with the cause that its log shows; unchanged when none is sure."""
+    from model_optimizer.diagnose import explained as room
+
+    return room(error)
 
 
 def plan_making(model: str, *, scheme: str | None = None, to: str | None = None) -> Work:
