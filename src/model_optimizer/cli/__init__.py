@@ -41,6 +41,10 @@ def _report(error: "MoptError") -> NoReturn:
 
     from .render import error_json, error_text
 
+    if error.exit_code == 5:
+        from model_optimizer import api
+
+        error = api.explained(error)
     if "--json" in sys.argv:
         click.echo(error_json(error), nl=False)
     else:
