@@ -18,7 +18,7 @@ from .judge import WORDS, Judged, judge, load_of, settle
 from .question import Functions, No, PlanQuestion
 from .write import write
 
-MOST_PLAYED = 3
+MOST_PLAYED = 6
 CLOSE = 1.02
 BITS_OF_SPILL = 4
 LAST = 99
@@ -81,13 +81,15 @@ def _play(
     was played is passed over; when nothing is left, the first of those are played after all.
     """
     count, off, over = itertools.count(), dict[str, float](), list[tuple[Judged, Judged, No]]()
-    queue = [(_rank(question, branch, one), next(count), one) for one in kept]
+    queue = [(_rank(question, branch, one), next(count), one, False) for one in kept]
     heapq.heapify(queue)
     played = 0
     while queue:
-        _, _, first = heapq.heappop(queue)
+        _, _, first, again = heapq.heappop(queue)
         judged = settle(question, functions, first)
-        failed, estimate = _full(judged) or _scaled_break(question, judged, off), None
+        failed, estimate = _full(judged), None
+        if failed is None and not (again and played < MOST_PLAYED):
+            failed = _scaled_break(question, judged, off)
         if failed is None:
             estimate = _estimate(question, functions, judged, play=play and played < MOST_PLAYED)
             failed = _broken(question, judged, estimate)
@@ -98,7 +100,7 @@ def _play(
             _learn(off, judged, estimate)
         more = _one_more(question, first)
         if more is not None:
-            heapq.heappush(queue, (_rank(question, branch, more), next(count), more))
+            heapq.heappush(queue, (_rank(question, branch, more), next(count), more, True))
         elif estimate is None and failed.kind != "gpus":
             over.append((first, judged, failed))
         else:
