@@ -36,16 +36,27 @@ def test_the_end_of_a_url_names_the_interface() -> None:
     assert api_of("http://host/v1") is None
 
 
+HERE = "http://127.0.0.1:8000"
+
+
+def test_a_key_that_was_not_named_goes_to_this_machine_alone() -> None:
+    both = {"OPENAI_API_KEY": "a", "MOPT_API_KEY": "b"}
+    for url in ("http://192.0.2.2:8199", "https://api.example.com", "http://127.0.0.1.example.com"):
+        assert api_key(Target(url=url), both) is None
+    assert api_key(Target(url="https://api.example.com", api_key_env="OPENAI_API_KEY"), both) == "a"
+    assert api_key(Target(url="http://localhost:1"), both) == "b"
+
+
 def test_keys_come_from_the_environment_only() -> None:
     both = {"OPENAI_API_KEY": "a", "MOPT_API_KEY": "b", "MINE": " c\n"}
-    assert api_key(Target(url=""), both) == "b"
-    assert api_key(Target(url=""), {"OPENAI_API_KEY": "a"}) == "a"
-    assert api_key(Target(url="", api_key_env="MINE"), both) == "c"
-    assert api_key(Target(url=""), {}) is None
+    assert api_key(Target(url=HERE), both) == "b"
+    assert api_key(Target(url=HERE), {"OPENAI_API_KEY": "a"}) == "a"
+    assert api_key(Target(url=HERE, api_key_env="MINE"), both) == "c"
+    assert api_key(Target(url=HERE), {}) is None
     with pytest.raises(UsageError, match="`NONE` is not set"):
-        api_key(Target(url="", api_key_env="NONE"), both)
+        api_key(Target(url=HERE, api_key_env="NONE"), both)
     with pytest.raises(UsageError) as caught:
-        api_key(Target(url=""), {"OPENAI_API_KEY": "a\r\nX-Evil: 1"})
+        api_key(Target(url=HERE), {"OPENAI_API_KEY": "a\r\nX-Evil: 1"})
     assert "Evil" not in str(caught.value)
 
 

@@ -32,11 +32,18 @@ def test_a_file_of_another_kind_is_refused(tmp_path: Path) -> None:
         codec.load(path, Plan)
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"gpus": 3}', b"\xff\xfe"])
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"schema": "host/1", "gpus": 3}', b"\xff\xfe"])
 def test_broken_files_are_a_usage_error(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "host.json"
     path.write_bytes(content)
     with pytest.raises(UsageError, match="not a valid Host"):
+        codec.load(path, Host)
+
+
+def test_a_file_that_says_nothing_of_its_kind_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text('{"architectures": ["Qwen3ForCausalLM"]}')
+    with pytest.raises(UsageError, match=r"holds `something else`, not `host/1`"):
         codec.load(path, Host)
 
 

@@ -1,6 +1,7 @@
 """The pipeline without engines: what is served, what is not, and what an interrupted run keeps."""
 
 import dataclasses
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from model_optimizer.core import (
     Record,
     Slo,
     ToolError,
+    UsageError,
     Verdict,
 )
 from model_optimizer.flow.optimize import Request, Stages, optimize
@@ -40,9 +42,11 @@ class World:
         self.calls: list[str] = []
         self.outcomes: dict[str, str] = {}
         self.break_at: dict[str, BaseException] = {}
-        self.host = Host(memory_available_bytes=1 << 30, disk_free_bytes=1 << 30)
+        self.host = Host(memory_available_bytes=1 << 30)
         self.findings: tuple[Finding, ...] = (Finding(status="ok", message="fine", check="x"),)
         self.needs = Needs(disk_bytes=MIB, memory_bytes=MIB)
+        self.free_bytes: int | None = 1 << 30
+        self.changed: set[str] = set()
         self.running = 0
 
     def note(self, call: str) -> None:
@@ -53,6 +57,8 @@ class World:
     def stages(self) -> Stages:
         return Stages(
             probe=lambda: self.host,
+            free_bytes=lambda path: self.free_bytes,
+            unchanged=lambda artifact: artifact.path not in self.changed,
             examine=lambda host: self.findings,
             checkpoint=lambda model: records.artifact("fp32", 23 * MIB),
             options=lambda *nouns: Options(
@@ -247,6 +253,45 @@ def test_too_little_room_is_refused_with_the_numbers(
     assert world.calls == []
 
 
+@pytest.mark.parametrize("how", ["gone", "changed"])
+def test_an_artefact_that_is_not_what_was_verified_is_made_verified_and_measured_again(
+    run: Callable[..., Record], world: World, how: str
+) -> None:
+    first = run()
+    made = next(c.artifact for c in first.candidates if c.name == first.run.winner)
+    assert made
+    if how == "gone":
+        shutil.rmtree(made.path)
+    else:
+        world.changed.add(made.path)
+        shutil.rmtree(made.path)
+    world.calls.clear()
+    run(resume=True)
+    assert world.calls == ["make int4_rtn", "verify int4_rtn", "serve int4_rtn", "measure int4_rtn"]
+
+
+def test_a_checkpoint_that_changed_ends_the_run(run: Callable[..., Record], world: World) -> None:
+    record = run()
+    assert record.candidates[0].artifact
+    world.changed.add(record.candidates[0].artifact.path)
+    with pytest.raises(UsageError, match="checkpoint is gone or was changed"):
+        run(resume=True)
+
+
+def test_a_full_disk_ends_the_run_and_resuming_goes_on(run: Callable[..., Record], world: World) -> None:
+    world.break_at["make int8_weight"] = HostError("the disk is full", reference="disk-full")
+    with pytest.raises(HostError, match="disk is full"):
+        run()
+    assert fates(run(resume=True))["onnxruntime-int8_weight"] == "served"
+
+
+def test_one_process_at_a_time_works_on_a_run(run: Callable[..., Record], world: World) -> None:
+    folder = run.folder  # type: ignore[attr-defined]
+    with folder.alone(), pytest.raises(HostError, match="another mopt is at work"):
+        run()
+    assert run().run.winner == "onnxruntime-int4_rtn"
+
+
 def test_artefacts_are_recorded_relative_to_the_run(run: Callable[..., Record]) -> None:
     run()
     folder = run.folder.path  # type: ignore[attr-defined]
@@ -255,8 +300,6 @@ def test_artefacts_are_recorded_relative_to_the_run(run: Callable[..., Record]) 
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    from model_optimizer.core import UsageError
-
     with pytest.raises(UsageError, match="is not a run folder"):
         runs.open_run(tmp_path)
 

@@ -20,6 +20,7 @@ from model_optimizer.core import (
     codec,
     plugins,
 )
+from model_optimizer.core.digest import of_path
 from model_optimizer.serve import Order, Wish, resolve
 from model_optimizer.system.runs import Outcome, RunFolder
 
@@ -79,11 +80,17 @@ def run(tmp_path: Path) -> RunFolder:
         made = onnx_folder(folder.path / "artifacts" / name, facts={})
         folder.write(a_plan(name.partition("-")[2]), f"candidates/{name}/plan")
         artifact = Artifact(
-            path=str(made), format="onnx", scheme="int8", task="embed", bytes=1, digest="sha256:0"
+            path=str(made), format="onnx", scheme="int8", task="embed", bytes=1, digest=of_path(made)
         )
         folder.write_artifact(artifact, name)
         folder.write(Outcome(fate="served"), f"candidates/{name}/outcome")
     return folder
+
+
+def test_an_artefact_that_was_changed_is_not_served(run: RunFolder) -> None:
+    (run.path / "artifacts/onnxruntime-int8/model.onnx").write_bytes(b"something else")
+    with pytest.raises(MoptError, match="is not the one that was verified"):
+        find(run.path)
 
 
 def test_a_run_is_its_winner(run: RunFolder) -> None:

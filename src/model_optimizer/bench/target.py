@@ -3,6 +3,7 @@
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Literal
 from urllib.parse import urlsplit
 
@@ -89,14 +90,28 @@ def api_of(url: str) -> Api | None:
     return next((api for api, end in PATHS.items() if path.endswith(end)), None)
 
 
+def _is_here(url: str) -> bool:
+    """Whether the server is on this machine: a key that was not named for it goes nowhere else."""
+    host = address(url).host
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
 def api_key(target: Target, environment: Mapping[str, str] = os.environ) -> str | None:
-    """The key from the environment, None without one. Raises UsageError when the named variable is empty."""
+    """The key from the environment, None without one.
+
+    The variable that `target` names, else for a server on this machine the first of KEY_NAMES that is set.
+    Raises UsageError when the named variable is empty.
+    """
     if target.api_key_env is not None:
         key = environment.get(target.api_key_env, "").strip()
         if not key:
             raise UsageError(f"the environment variable `{target.api_key_env}` is not set")
     else:
-        key = next((k for name in KEY_NAMES if (k := environment.get(name, "").strip())), "")
+        names = KEY_NAMES if _is_here(target.url) else ()
+        key = next((k for name in names if (k := environment.get(name, "").strip())), "")
     if key and not (key.isascii() and key.isprintable()):
         raise UsageError("the API key holds characters that a header cannot carry")
     return key or None

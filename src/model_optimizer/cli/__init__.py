@@ -1,5 +1,7 @@
 """The command line: reads arguments, calls one stage, prints its answer. Decides nothing."""
 
+import errno
+import io
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
@@ -13,11 +15,16 @@ def main() -> NoReturn:
     """Run `mopt` with the arguments of this process. Errors become one message and an exit code."""
     import click
 
-    from model_optimizer.core import MoptError, UsageError
+    from model_optimizer.core import HostError, MoptError, UsageError
 
     from .app import app
 
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
+        if bad := next((word for word in sys.argv if not word.isprintable() and _is_broken(word)), None):
+            raise UsageError(f"`{bad}` is not text in this system's encoding", hint=("rename it",))
         sys.exit(app(standalone_mode=False, prog_name="mopt") or 0)
     except MoptError as error:
         _report(error)
@@ -32,8 +39,17 @@ def main() -> NoReturn:
     except BrokenPipeError:
         sys.stderr.close()
         sys.exit(0)
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EIO) or error.filename:
+            _report_bug()
+        _report(HostError("the answer cannot be written", cause=(error.strerror or str(error),)))
     except Exception:  # noqa: BLE001 - the one place where a bug of ours is met
         _report_bug()
+
+
+def _is_broken(word: str) -> bool:
+    """Bytes that are no text reach Python as lone surrogates."""
+    return any("\ud800" <= c <= "\udfff" for c in word)
 
 
 def _report(error: "MoptError") -> NoReturn:

@@ -9,7 +9,7 @@ def error_text(error: MoptError) -> str:
     lines = [f"error[{error.reference}]: {error.message}"]
     lines += [f"cause: {line}" for line in error.cause]
     lines += [f"hint: {line}" for line in error.hint]
-    return "\n".join(printable(line) for line in lines) + "\n"
+    return "\n".join(printable(line).replace("\n", "\\n") for line in lines) + "\n"
 
 
 def error_json(error: MoptError) -> str:

@@ -36,9 +36,9 @@ def loads(text: bytes | str, kind: type[T], *, name: str = "input") -> T:
     try:
         raw: Any = msgspec.json.decode(text)
         found = cast("dict[str, Any]", raw).get("schema") if isinstance(raw, dict) else None
-        if found is not None and found != schema(kind):
+        if isinstance(raw, dict) and found != schema(kind):
             raise UsageError(
-                f"`{name}` holds `{found}`, not `{schema(kind)}`",
+                f"`{name}` holds `{found or 'something else'}`, not `{schema(kind)}`",
                 hint=("pass the file of the right kind, or make it again with this version",),
             )
         return msgspec.convert(raw, type=kind)

@@ -50,9 +50,15 @@ REFERENCE = "reference"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stages:
-    """What the pipeline is made of. `serve` gives a running server that stops when the block ends."""
+    """What the pipeline is made of.
+
+    `serve` gives a running server that stops when the block ends. `free_bytes` is what the disk below a
+    folder has left. `unchanged` says whether an artefact's content is what its digest says.
+    """
 
     probe: Callable[[], Host]
+    free_bytes: Callable[[Path], int | None]
+    unchanged: Callable[[Artifact], bool]
     examine: Callable[[Host], Sequence[Finding]]
     checkpoint: Callable[[ModelSpec], Artifact]
     options: Callable[[Host, ModelSpec, Artifact, Workload, Slo], Options]
@@ -83,14 +89,16 @@ def optimize(folder: RunFolder, request: Request | None, stages: Stages, progres
     Raises HostError when the machine is not ready or lacks the room, NoFeasiblePlan when not even the
     reference can run, ToolError when the reference fails.
     """
-    if request is not None:
-        _begin(folder, request)
-    job = _Job(folder, stages, progress)
-    job.plan()
-    job.make_all()
-    job.verify_all()
-    job.measure_all()
-    return job.decide()
+    with folder.alone():
+        if request is not None:
+            _begin(folder, request)
+        job = _Job(folder, stages, progress)
+        job.plan()
+        job.reopen_changed()
+        job.make_all()
+        job.verify_all()
+        job.measure_all()
+        return job.decide()
 
 
 def _begin(folder: RunFolder, request: Request) -> None:
@@ -149,13 +157,11 @@ class _Job:
         disk = sum(n.disk_bytes for n in needs)
         memory = max((n.memory_bytes for n in needs), default=0)
         count = len(needs)
-        self._progress(
-            f"{count} candidates: will write about {units.show_bytes(disk)} and hold up to "
-            f"{units.show_bytes(memory)} of memory at once",
-            None,
-        )
+        what = f"{count} candidate{'s' * (count != 1)}"
+        writes, holds = units.show_bytes(disk), units.show_bytes(memory)
+        self._progress(f"{what}: will write about {writes} and hold up to {holds} of memory at once", None)
         for name, wanted, free in (
-            ("disk space", disk, host.disk_free_bytes),
+            ("disk space", disk, self._stages.free_bytes(self._folder.path)),
             ("memory", memory, host.memory_available_bytes),
         ):
             if free is not None and wanted > free:
@@ -167,6 +173,22 @@ class _Job:
                 )
 
     # -- make, verify, measure
+
+    def reopen_changed(self) -> None:
+        """What was made must still be what was verified; else its steps are done again."""
+        for name in self._folder.candidates():
+            artifact = self._folder.read_artifact(name)
+            if artifact is None and not self._folder.has(f"candidates/{name}/artifact"):
+                continue
+            if artifact is None or not self._stages.unchanged(artifact):
+                if name == REFERENCE:
+                    raise UsageError(
+                        "the checkpoint is gone or was changed since this run began",
+                        cause=(self._model.path or self._model.name,),
+                        hint=("start a new run: nothing of this one can be compared with it any more",),
+                    )
+                self._progress(f"{name}: its artefact is gone or was changed, so it is made again", None)
+                self._folder.reopen(name)
 
     def make_all(self) -> None:
         for name in self._waiting():
@@ -271,6 +293,8 @@ class _Job:
         try:
             with self._step(f"{verb} {name}"):
                 yield
+        except HostError:
+            raise  # no room or no environment: the others would meet the same, and --resume goes on
         except MoptError as error:
             if name == REFERENCE:
                 raise

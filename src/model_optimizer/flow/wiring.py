@@ -33,7 +33,7 @@ from model_optimizer.core import (
 from model_optimizer.doctor import examine
 from model_optimizer.planner import Options, Pick, Question
 from model_optimizer.serve import ServerHandle, start
-from model_optimizer.system import environments, making, models, telemetry
+from model_optimizer.system import environments, files, making, models, telemetry
 from model_optimizer.system import probe as probing
 from model_optimizer.verify import texts as inputs
 
@@ -77,6 +77,8 @@ class Wiring:
     def stages(self) -> Stages:
         return Stages(
             probe=probing.probe,
+            free_bytes=files.free_bytes,
+            unchanged=_unchanged,
             examine=self._examine,
             checkpoint=models.checkpoint_artifact,
             options=self._options,
@@ -199,6 +201,12 @@ def _environments() -> frozenset[str]:
             continue
         found.add(name)
     return frozenset(found)
+
+
+def _unchanged(artifact: Artifact) -> bool:
+    """The content is what its digest says; a folder or file that is gone is not."""
+    path = Path(artifact.path)
+    return path.exists() and models.content_digest(path) == artifact.digest
 
 
 def _pick(candidates: Sequence[Candidate], slo: Slo) -> Pick:

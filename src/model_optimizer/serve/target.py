@@ -90,6 +90,13 @@ def _candidate(run: RunFolder, name: str) -> Order:
             f"the artefact of `{name}` is not in the run",
             hint=(f"make it with `mopt optimize --resume {run.path}`",),
         )
+    if models.content_digest(Path(candidate.artifact.path)) != candidate.artifact.digest:
+        raise MoptError(
+            f"the artefact of `{name}` is not the one that was verified",
+            cause=(f"the content of {candidate.artifact.path} has changed",),
+            hint=(f"make it again with `mopt optimize --resume {run.path}`",),
+            reference="not-verified",
+        )
     return Order(plan=candidate.plan, artifact=candidate.artifact)
 
 

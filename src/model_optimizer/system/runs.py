@@ -7,6 +7,8 @@ artifacts/<name>/          what tools made; paths inside the run are stored rela
 
 import dataclasses
 import re
+from collections.abc import Generator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
@@ -30,7 +32,7 @@ from model_optimizer.core import (
 )
 from model_optimizer.core.record import Fate
 
-from .files import write_atomic
+from .files import locked, write_atomic
 
 T = TypeVar("T")
 
@@ -59,6 +61,29 @@ class RunFolder:
     def write(self, noun: object, name: str) -> None:
         """`name` is the file's path in the run without `.json`."""
         write_atomic(self.path / f"{name}.json", codec.dumps(noun))
+
+    def has(self, name: str) -> bool:
+        return (self.path / f"{name}.json").exists()
+
+    def reopen(self, candidate: str) -> None:
+        """Forget all that was found out about a candidate but its plan."""
+        for file in (self.path / "candidates" / candidate).glob("*.json"):
+            if file.stem != "plan":
+                file.unlink()
+
+    @contextmanager
+    def alone(self) -> Generator[None]:
+        """One process at a time works on a run. HostError when another one does."""
+
+        def taken() -> None:
+            raise HostError(
+                f"another mopt is at work on `{self.path}`",
+                hint=("wait for it to end, or stop it with Ctrl-C",),
+                reference="run-in-use",
+            )
+
+        with locked(self.path / ".lock", waiting=taken):
+            yield
 
     def write_text(self, name: str, text: str) -> None:
         """A file that is no noun, such as a report."""
