@@ -347,3 +347,12 @@ def test_a_saturated_screen_says_so_first() -> None:
     text = estimate_text(answer, question())
     assert "SATURATED" in text
     assert "no ttft_ms, e2e_ms: the queue grows" in text
+
+
+def test_the_commands_of_the_guide() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "speed.md").read_text()
+    commands = [line for line in guide.splitlines() if line.startswith("mopt estimate ")]
+    assert len(commands) == 5
+    for command in commands:
+        code, output = run(command.removeprefix("mopt "))
+        assert code == 0, output

@@ -151,7 +151,8 @@ class Accuracy(Fact):
     """The half-width of an 80 % interval, as |log(predicted / measured)|, by quantity.
 
     `kind` is where the steps come from: `measured`, `tables`, `roofline` (this generation was measured),
-    `roofline-borrowed`. `burst` is of loads that arrive at once.
+    `roofline-borrowed`, `other-engine` than vLLM. `burst` is of loads that arrive at once. `points` is how
+    many measurements were compared.
     """
 
     kind: str

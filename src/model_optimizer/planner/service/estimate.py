@@ -17,7 +17,7 @@ from .summary import Numbers, summarize
 
 # An open loop this near to what the replica can do has no steady state that is worth a number.
 SATURATION = 0.97
-FEWEST_ARRIVALS, MORE_ARRIVALS = 1000, 3000
+FEWEST_ARRIVALS, MORE_ARRIVALS = 700, 2500
 # A share of the time in which prompts wait for room, from which on the KV cache is what limits.
 FULL = 0.2
 KV = "KV capacity"

@@ -202,7 +202,7 @@ def roofline(setup: Setup, *, shared: Shared | None = None, overhead: Overhead |
     dense = tuple(_timed(one, setup, kernels, shared) for one in parts.dense)
     reduces, launch, token = _reduce(setup, kernels)
     return Roofline(
-        kind="roofline-borrowed" if kernels.borrowed else "roofline",
+        kind=_kind(setup, kernels),
         provenance=_provenance(setup, kernels),
         dense=dense,
         mixtures=tuple(_timed_mixture(one, setup, kernels, shared) for one in parts.mixtures),
@@ -229,6 +229,12 @@ def _share(batch: Batch, stages: int) -> Batch:
         pairs=batch.pairs,
         queries=batch.queries,
     )
+
+
+def _kind(setup: Setup, kernels: Generation) -> str:
+    if setup.engine != "vllm":
+        return "other-engine"
+    return "roofline-borrowed" if kernels.borrowed else "roofline"
 
 
 def _provenance(setup: Setup, kernels: Generation) -> str:

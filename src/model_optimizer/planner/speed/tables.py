@@ -141,7 +141,7 @@ def tables(setup: Setup, grid: StepGrid, *, overhead: Overhead | None = None) ->
         grid=grid,
         host=overhead or speed.engine(setup.engine).at(setup.version),
         sustained=speed.shared().sustained,
-        kind="tables",
+        kind="tables" if setup.engine == "vllm" else "other-engine",
         provenance=provenance,
     )
 
