@@ -20,7 +20,6 @@ from model_optimizer.core import (
     Progress,
     Record,
     Slo,
-    Task,
     UsageError,
     Verdict,
     Workload,
@@ -198,7 +197,8 @@ def _plan_for_cpu(request: "PlanRequest") -> Plan:
         model=request.checkpoint,
         slo=request.slo,
         choices=Choices(
-            engines=(wishes.engine,) if wishes.engine else (), schemes=(wishes.scheme,) if wishes.scheme else ()
+            engines=(wishes.engine,) if wishes.engine else (),
+            schemes=(wishes.scheme,) if wishes.scheme else (),
         ),
         prompt_tokens=request.prompt_tokens,
         output_tokens=request.output_tokens,
@@ -430,9 +430,10 @@ def optimize(asked: Optimization, runs: Path, *, progress: Progress) -> tuple[Pa
     from model_optimizer.system import runs as folders
 
     model = models.read(asked.model)
+    workload = _workload(asked, model)
     request = pipeline.Request(
         model=model,
-        workload=_workload(asked, model.task),
+        workload=workload,
         slo=asked.slo,
         command=("mopt", *sys.argv[1:]),
         version=__version__,
@@ -465,7 +466,7 @@ def candidates(asked: Optimization, *, progress: Progress) -> "Options":
 
     model = models.read(asked.model)
     stages = _wiring(asked.choices, model).stages()
-    workload = _workload(asked, model.task)
+    workload = _workload(asked, model)
     return stages.options(stages.probe(), model, stages.checkpoint(model), workload, asked.slo)
 
 
@@ -487,13 +488,27 @@ def _wiring(choices: "Choices", model: ModelSpec) -> "Wiring":
     return Wiring(kit, choices, model)
 
 
-def _workload(asked: Optimization, task: Task) -> Workload:
-    """The load that was asked for, with defaults that take seconds on a laptop."""
+def _workload(asked: Optimization, model: ModelSpec) -> Workload:
+    """The load that was asked for, with defaults that take seconds on a laptop.
+
+    Raises UsageError for what cannot be asked of this model, before anything is made.
+    """
+    from model_optimizer.system import models
+    from model_optimizer.verify import texts
+
+    task = model.task
+    if asked.choices.texts:
+        texts.read(asked.choices.texts)
+    if model.path and not models.tokenizer_files(model):
+        raise UsageError(
+            f"`{model.path}` has no tokenizer",
+            hint=("put the model's tokenizer.json and tokenizer_config.json beside its config.json",),
+        )
     if asked.qps is not None and asked.concurrency is not None:
         raise UsageError("--qps and --concurrency exclude each other", hint=("give one of them",))
     generates = task == "generate"
     concurrency = None if asked.qps else asked.concurrency or (4 if generates else 8)
-    return Workload(
+    work = Workload(
         task=task,
         arrivals="poisson" if asked.qps else "closed",
         qps=asked.qps,
@@ -502,3 +517,11 @@ def _workload(asked: Optimization, task: Task) -> Workload:
         prompt_tokens=asked.prompt_tokens or Lengths.fixed(64 if generates else 32),
         output_tokens=asked.output_tokens or Lengths.fixed(32),
     )
+    longest = work.prompt_tokens.quantile(0.999) + (work.output_tokens.quantile(0.999) if generates else 0)
+    if model.max_position is not None and longest > model.max_position:
+        raise UsageError(
+            f"requests of {longest:,} tokens are too long for `{model.name}`",
+            cause=(f"it takes {model.max_position:,} tokens, prompt and answer together",),
+            hint=("lower --prompt-tokens or --output-tokens",),
+        )
+    return work

@@ -29,3 +29,9 @@ def test_sizes_and_times_are_shown_with_three_digits() -> None:
     assert [units.show_ms(x) for x in (None, 0.84, 12.34, 123.4, 1204)] == [
         "-", "0.84 ms", "12.3 ms", "123 ms", "1.20 s",
     ]  # fmt: skip
+
+
+def test_ratios_have_two_digits() -> None:
+    assert [units.show_ratio(x) for x in (0.4199, 1.0, 2.04, 9.94, 11.8)] == [
+        "0.42x", "1.0x", "2.0x", "9.9x", "12x",
+    ]  # fmt: skip

@@ -34,7 +34,7 @@ REFERENCE = candidate("reference", 100, fate="reference")
 def test_the_fastest_that_meets_the_slo_wins() -> None:
     found = pick([REFERENCE, candidate("int8", 200), candidate("int4", 300, ttft=900)], Slo(ttft_ms=200))
     assert found.name == "int8"
-    assert found.because == "2.00x the reference's throughput at 1.00x its memory, and it passed verification"
+    assert found.because == "2.0x the reference's throughput at 1.0x its memory, and it passed verification"
 
 
 def test_noise_is_not_called_an_improvement() -> None:

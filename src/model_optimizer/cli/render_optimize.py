@@ -4,7 +4,7 @@ from pathlib import Path
 
 from model_optimizer.core import Record, units
 from model_optimizer.planner import Options
-from model_optimizer.report.table import cells, headings, rows
+from model_optimizer.report.table import cells, client_notes, headings, rows
 from model_optimizer.report.words import load_words, machine_words, slo_words
 
 from .render import printable, table
@@ -23,7 +23,8 @@ def record_text(record: Record, run: Path) -> str:
         f"limits: {slo_words(record.slo)}",
         "",
         table(body, right=frozenset({1, 2, 3, 4})),
-        *(f"{name:<{width}}  {note}" for name, note in notes),
+        *(f"{name:<{width}}  {note}" for name, note in notes if note != name),
+        *(f"note: {note}" for note in client_notes(record)),
         "",
         f"{answer}: {record.run.because}",
         f"report: {run / 'report.html'}",

@@ -42,6 +42,13 @@ def show_bytes(count: int | None) -> str:
     return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.3g} {unit}"
 
 
+def show_ratio(value: float) -> str:
+    """Two significant digits, which is more than one run on a busy machine is worth: 0.42x, 2.0x, 12x."""
+    if value >= 10:
+        return f"{value:.0f}x"
+    return f"{value:.1f}x" if value >= 1 else f"{value:.2g}x"
+
+
 def show_ms(value: float | None) -> str:
     """`0.84 ms`, `12.3 ms`, `1.20 s`; `-` for None."""
     if value is None:

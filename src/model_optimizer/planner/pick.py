@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from model_optimizer.core import Candidate, LoadPoint, Percentiles, Slo
+from model_optimizer.core import Candidate, LoadPoint, Percentiles, Slo, units
 
 MARGIN = 0.05
 """A candidate must be this much faster, or this much smaller, before it displaces a simpler one. ASSUMED:
@@ -21,7 +21,7 @@ class Pick:
 def pick(candidates: Sequence[Candidate], slo: Slo) -> Pick:
     """The best of the measured candidates, the reference among them.
 
-    Those that meet the SLO at every load are ranked by throughput at the highest load; within MARGIN the
+    Those that meet the SLO at every load are ranked by throughput at the best of the loads; within MARGIN the
     one with less memory wins; the reference stays unless another is better by MARGIN in one of both.
     """
     measured = [c for c in candidates if c.measurement and c.measurement.points]
@@ -71,10 +71,9 @@ def at(percentiles: Percentiles, percentile: float) -> float | None:
 
 
 def _throughput(candidate: Candidate) -> float:
-    point = candidate.measurement.points[-1] if candidate.measurement else None
-    if point is None:
-        return 0.0
-    return point.output_tokens_per_s or point.requests_per_s or 0.0
+    """The best of the loads."""
+    points = candidate.measurement.points if candidate.measurement else ()
+    return max((p.output_tokens_per_s or p.requests_per_s or 0.0 for p in points), default=0.0)
 
 
 def _memory(candidate: Candidate) -> int | None:
@@ -96,10 +95,10 @@ def _reason(best: Candidate, reference: Candidate | None) -> str:
     if best is reference:
         return "nothing that passed verification is faster or smaller than the original by 5 %: keep it"
     ratio = _throughput(best) / _throughput(reference) if _throughput(reference) else float("nan")
-    words = [f"{ratio:.2f}x the reference's throughput"]
+    words = [f"{units.show_ratio(ratio)} the reference's throughput"]
     mine, theirs = _memory(best), _memory(reference)
     if mine and theirs:
-        words.append(f"{mine / theirs:.2f}x its memory")
+        words.append(f"{units.show_ratio(mine / theirs)} its memory")
     return f"{' at '.join(words)}, and it passed verification"
 
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from model_optimizer.core import Record, units
 
-from .table import Row, cells, headings, rows
-from .words import load_words, machine_words, slo_words
+from .table import Row, cells, client_notes, headings, rows
+from .words import harmless, load_words, machine_words, slo_words
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -35,7 +35,7 @@ class Chart:
 def html(record: Record) -> str:
     """The whole page. Text from outside is escaped by the template engine."""
     lines = rows(record)
-    return _template().render(
+    page = _template().render(
         record=record,
         headings=headings(record),
         rows=[(row, cells(row)) for row in lines],
@@ -45,7 +45,9 @@ def html(record: Record) -> str:
         limits=slo_words(record.slo),
         show_bytes=units.show_bytes,
         show_ms=units.show_ms,
+        client_notes=client_notes(record),
     )
+    return "\n".join(harmless(line) for line in page.split("\n")) + "\n"
 
 
 def charts(record: Record, lines: Sequence[Row]) -> tuple[Chart, ...]:
@@ -55,7 +57,7 @@ def charts(record: Record, lines: Sequence[Row]) -> tuple[Chart, ...]:
     return (
         Chart(
             title="Throughput",
-            note=f"{unit} per second at the highest load; longer is better",
+            note=f"{unit} per second at the best of the loads; longer is better",
             bars=_bars(lines, [row.throughput_per_s for row in lines], [row.throughput for row in lines]),
         ),
         Chart(

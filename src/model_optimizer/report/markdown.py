@@ -4,8 +4,8 @@ import shlex
 
 from model_optimizer.core import Candidate, Record, units
 
-from .table import cells, headings, rows
-from .words import load_words, machine_words, slo_words
+from .table import cells, client_notes, headings, rows
+from .words import harmless, load_words, machine_words, slo_words
 
 
 def markdown(record: Record) -> str:
@@ -22,6 +22,9 @@ def markdown(record: Record) -> str:
         "",
         _table(record),
         "",
+        "First token (or request) is the median at the lowest load, throughput the best of the loads.",
+        *(f"Note: {note}." for note in client_notes(record)),
+        "",
         "## What was compared",
         "",
         *(_verdicts(candidate) for candidate in record.candidates),
@@ -32,7 +35,8 @@ def markdown(record: Record) -> str:
         "",
         f"Made by mopt {record.run.version}, {record.run.created}.",
     ]
-    return "\n".join(parts) + "\n"
+    lines = "\n".join(parts).split("\n")
+    return "\n".join(harmless(line) for line in lines) + "\n"
 
 
 def _answer(record: Record) -> str:
@@ -90,4 +94,4 @@ def _rejected(record: Record) -> list[str]:
 
 def escape(text: str) -> str:
     """Text from outside inside a Markdown table: no cell ends early, no line breaks, no HTML."""
-    return text.replace("|", "\\|").replace("\n", " ").replace("<", "&lt;")
+    return harmless(text).replace("|", "\\|").replace("<", "&lt;")

@@ -14,7 +14,8 @@ class Row:
     """Cells as text; the numbers behind bars are `None` where they were not measured.
 
     `latency` is the first token for models that generate, else the whole request, at the lowest load;
-    `throughput` is at the highest load. `note` says what became of the candidate.
+    `throughput` is the best of the loads, so that a server that answers one by one is not held against it.
+    `note` says what became of the candidate.
     """
 
     name: str
@@ -70,12 +71,13 @@ def cells(row: Row) -> tuple[str, ...]:
 
 def _row(candidate: Candidate, record: Record, reference: Candidate | None) -> Row:
     points = candidate.measurement.points if candidate.measurement else ()
-    low, high = (points[0], points[-1]) if points else (None, None)
     generates = record.model.task == "generate"
+    low, high = (points[0], best_load(points, generates=generates)) if points else (None, None)
     latency = (low.ttft_ms if generates else low.e2e_ms) if low else None
     throughput = throughput_of(high, generates=generates)
     memory = peak_memory(points)
-    baseline = throughput_of(_last(reference), generates=generates)
+    original = reference.measurement.points if reference and reference.measurement else ()
+    baseline = throughput_of(best_load(original, generates=generates), generates=generates)
     return Row(
         name=candidate.name,
         engine=candidate.plan.engine,
@@ -101,6 +103,11 @@ def throughput_of(point: LoadPoint | None, *, generates: bool) -> float | None:
     return point.output_tokens_per_s if generates else point.requests_per_s
 
 
+def best_load(points: Sequence[LoadPoint], *, generates: bool) -> LoadPoint | None:
+    """The load at which most was answered."""
+    return max(points, key=lambda point: throughput_of(point, generates=generates) or 0, default=None)
+
+
 def peak_memory(points: Sequence[LoadPoint]) -> int | None:
     """The most that the server's processes held under any load, in bytes."""
     return max((p.memory_bytes for p in points if p.memory_bytes is not None), default=None)
@@ -112,17 +119,11 @@ def headline(candidate: Candidate) -> Comparison | None:
     return next((found[metric] for metric in HEADLINE if metric in found), None)
 
 
-def _last(candidate: Candidate | None) -> LoadPoint | None:
-    if candidate is None or candidate.measurement is None or not candidate.measurement.points:
-        return None
-    return candidate.measurement.points[-1]
-
-
 def _with_ratio(value: float | None, baseline: float | None) -> str:
     if value is None:
         return "-"
     text = f"{value:.0f}" if value >= 100 else f"{value:.3g}"
-    return f"{text} ({value / baseline:.2f}x)" if baseline else text
+    return f"{text} ({units.show_ratio(value / baseline)})" if baseline else text
 
 
 def _quality(candidate: Candidate) -> str:
@@ -141,6 +142,15 @@ def _energy(point: LoadPoint, *, generates: bool) -> str:
     count = (point.output_tokens_per_s or 0) * point.window_s if generates else point.completed
     unit = "token" if generates else "request"
     return f"{point.energy_j / count:.3g} J/{unit}" if count else "-"
+
+
+def client_notes(record: Record) -> tuple[str, ...]:
+    """Where the load generator itself was late, and numbers are to be taken with care."""
+    return tuple(
+        f"{c.name}: the load generator could not keep up: {c.measurement.client.because}"
+        for c in record.candidates
+        if c.measurement and c.measurement.client.healthy is False
+    )
 
 
 def _note(candidate: Candidate) -> str:

@@ -3,6 +3,11 @@
 from model_optimizer.core import Host, Slo, Workload, units
 
 
+def harmless(text: str) -> str:
+    """Text from outside on one line, with control characters shown and not obeyed."""
+    return "".join(c if c.isprintable() else " " if c in "\n\t" else repr(c)[1:-1] for c in text)
+
+
 def machine_words(host: Host) -> str:
     cpu = f"{host.cpu.name or 'unknown processor'}, {host.cpu.cores or '?'} cores"
     memory = f"{units.show_bytes(host.memory_bytes)} of memory"

@@ -135,7 +135,7 @@ def record() -> Record:
             model="tiny-qwen3",
             steps={"plan": Step(state="done", seconds=0.1)},
             winner="onnxruntime-int8_weight",
-            because="4.00x the reference's throughput at 0.25x its memory, and it passed verification",
+            because="4.0x the reference's throughput at 0.25x its memory, and it passed verification",
         ),
         host=Host(
             os="Linux",

@@ -8,6 +8,8 @@ from model_optimizer.cli import options
 from model_optimizer.core import Lengths
 
 GROUP = "run"
+KEPT = frozenset({"model", "dry_run", "texts", "seconds", "runs", "resume", "as_json"})
+"""Options that may be given with --resume, or are refused in words of their own."""
 
 
 def names(_ctx: click.Context, _param: click.Parameter, value: str | None) -> tuple[str, ...]:
@@ -83,8 +85,12 @@ def COMMAND(
     from model_optimizer.core import Slo, UsageError, codec
     from model_optimizer.flow.wiring import Choices
 
-    if (model is None) == (resume is None):
+    if model is None and resume is None:
         raise UsageError("name a MODEL, or a run to go on with", hint=("mopt optimize ./my-model",))
+    if seconds <= 0:
+        raise UsageError("--for must be longer than nothing", hint=("for example --for 6s",))
+    if resume:
+        _refuse_with_resume(model, dry_run)
     reporter = Reporter()
     try:
         if resume:
@@ -104,9 +110,9 @@ def COMMAND(
                 ),
             )
             if dry_run:
-                click.echo(
-                    render_optimize.candidates_text(api.candidates(asked, progress=reporter)), nl=False
-                )
+                found = api.candidates(asked, progress=reporter)
+                text = codec.dumps(found) if as_json else render_optimize.candidates_text(found)
+                click.echo(text, nl=False)
                 return
             run, record = api.optimize(asked, runs, progress=reporter)
     finally:
@@ -116,3 +122,22 @@ def COMMAND(
     else:
         click.echo(render_optimize.record_text(record, run), nl=False)
     raise click.exceptions.Exit(int(record.run.winner is None))
+
+
+def _refuse_with_resume(model: str | None, dry_run: bool) -> None:
+    """A run keeps what it was asked: other options would be ignored, so they are refused."""
+    from model_optimizer.core import UsageError
+
+    if model or dry_run:
+        word = "--dry-run" if dry_run else "a MODEL"
+        raise UsageError(f"{word} and --resume exclude each other", hint=("a run knows its model",))
+    context = click.get_current_context()
+    given = [
+        name
+        for name in context.params
+        if name not in KEPT and context.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
+    ]
+    if given:
+        options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+        hint = ("a run keeps what it was asked: start a new one",)
+        raise UsageError(f"{options} and --resume exclude each other", hint=hint)

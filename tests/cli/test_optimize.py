@@ -1,0 +1,96 @@
+"""What is refused before anything is made, in one clear error each."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+TINY = Path(__file__).parents[2] / "examples/models/tiny-qwen3"
+
+
+def optimize(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "model_optimizer", "optimize", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+
+
+def refused(done: subprocess.CompletedProcess[str], words: str, code: int = 2) -> None:
+    assert done.returncode == code, done.stderr
+    assert words in done.stderr
+    assert "hint:" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (("--for", "0s"), "--for must be longer"),
+        (("--prompt-tokens", "5000"), "too long for `tiny-qwen3`"),
+        (("--prompt-tokens", "2040", "--output-tokens", "100"), "2,140 tokens are too long"),
+        (("--qps", "2", "--concurrency", "2"), "exclude each other"),
+        (("--schemes", "int5"), "there is no scheme `int5`"),
+        (("--engines", "warp"), "there is no engine `warp`"),
+        (("--texts", "/nowhere.jsonl"), "/nowhere.jsonl"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_before_anything_is_made(
+    options: tuple[str, ...], words: str, tmp_path: Path
+) -> None:
+    refused(optimize(TINY, "--dry-run", "--runs", tmp_path / "runs", *options), words)
+    assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"\x00\xff\xfe" * 100])
+def test_texts_that_are_none_are_refused_at_once(content: bytes, tmp_path: Path) -> None:
+    (tmp_path / "texts.txt").write_bytes(content)
+    refused(optimize(TINY, "--dry-run", "--texts", tmp_path / "texts.txt"), "texts.txt")
+
+
+def test_a_model_without_tokenizer_is_refused_at_once(tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(TINY, model)
+    for file in model.glob("tokenizer*"):
+        file.unlink()
+    refused(optimize(model, "--dry-run"), "has no tokenizer")
+
+
+def test_a_run_keeps_what_it_was_asked(tmp_path: Path) -> None:
+    refused(optimize("--resume", tmp_path, "--schemes", "int8"), "--schemes and --resume exclude each other")
+    refused(optimize(TINY, "--resume", tmp_path), "a MODEL and --resume exclude each other")
+    refused(optimize("--resume", tmp_path, "--dry-run"), "--dry-run and --resume exclude each other")
+    refused(optimize("--resume", tmp_path), "is not a run folder")
+
+
+def test_candidates_are_json_where_json_was_asked() -> None:
+    done = optimize(TINY, "--dry-run", "--json")
+    assert done.returncode == 0, done.stderr
+    body = json.loads(done.stdout)
+    assert body["reference"]["engine"] == "pytorch"
+    assert {plan["scheme"] for plan in body["plans"]} >= {"fp32", "int8_weight", "int4_rtn"}
+    assert all(rejected["reason"] for rejected in body["rejected"])
+
+
+def test_a_name_that_is_no_text_is_one_clear_error(tmp_path: Path) -> None:
+    name = os.fsencode(tmp_path) + b"/bad\xff\xfe"
+    os.mkdir(name)  # noqa: PTH102 - pathlib takes no bytes
+    command = [os.fsencode(sys.executable), b"-m", b"model_optimizer", b"optimize", name, b"--dry-run"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    refused(done, "is not text in this system's encoding")
+
+
+def test_a_name_cannot_forge_lines_or_drive_the_terminal() -> None:
+    done = optimize("x\nerror[fake]: injected\x1b[31m", "--dry-run")
+    assert done.returncode == 2
+    assert "\x1b" not in done.stderr
+    assert not any(line.startswith("error[fake]") for line in done.stderr.splitlines())
+
+
+def test_an_answer_that_cannot_be_written_is_no_bug() -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "model_optimizer", "facts", "gpu"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 3, done.stderr
+    assert "the answer cannot be written" in done.stderr
