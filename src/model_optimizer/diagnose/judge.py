@@ -126,20 +126,22 @@ def _candidate(hit: Hit, seen: Matcher, host: Host | None) -> Candidate:
 
 
 def _explained(candidates: Sequence[Candidate], hits: Sequence[Hit]) -> Mapping[str, str]:
-    """id -> the candidate that explains it: by name, or on the same line and more specific.
-
-    One that something speaks against explains nothing.
+    """id -> the candidate that explains it: by name, on the same line and more specific, or any cause for a
+    symptom. One that something speaks against explains nothing.
     """
     there = {h.signature.id for h in hits}
     found: dict[str, str] = {}
-    for cause in sorted(candidates, key=Candidate.order):
-        if cause.against:
-            continue
+    ordered = [c for c in sorted(candidates, key=Candidate.order) if not c.against]
+    for cause in ordered:
         owner = found.get(cause.id, cause.id)
         vaguer = (c.id for c in candidates if c.hit.first == cause.hit.first and c.weight > cause.weight)
         for name in (*cause.hit.signature.head.beats, *vaguer):
             if name in there and name not in (owner, cause.id):
                 found.setdefault(name, owner)
+    symptom = _WEIGHT["symptom"]
+    if ordered and ordered[0].weight < symptom:
+        first = found.get(ordered[0].id, ordered[0].id)
+        found |= {c.id: first for c in candidates if c.weight == symptom and c.id not in found}
     return found
 
 
