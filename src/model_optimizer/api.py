@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from model_optimizer.core import Engine, Estimate, Fit, FitQuestion, GpuMemory, ReadModel, Scheme, Tool
+    from model_optimizer.core.calibration import Calibration
     from model_optimizer.core.diagnosis import Diagnosis
     from model_optimizer.core.ledger import LedgerRow
     from model_optimizer.core.question import EstimateQuestion
@@ -43,9 +44,9 @@ if TYPE_CHECKING:
     from model_optimizer.verify import Endpoint
 
 __all__ = [
-    "Optimization", "candidates", "diagnose", "diagnose_command", "doctor", "estimate", "explained",
-    "fit", "gpu_memory", "load_host", "make", "optimize", "plan", "plan_making", "probe", "read_model",
-    "resume", "save", "scheme", "verify",
+    "Optimization", "calibrate", "candidates", "diagnose", "diagnose_command", "doctor", "estimate",
+    "explained", "fit", "gpu_memory", "load_host", "make", "optimize", "plan", "plan_making", "probe",
+    "read_model", "resume", "save", "scheme", "verify",
 ]  # fmt: skip
 
 
@@ -135,7 +136,7 @@ def estimate(question: "EstimateQuestion", *, progress: Progress) -> "Estimate":
     from model_optimizer.facts import measured
     from model_optimizer.planner import estimate as room
     from model_optimizer.planner import fit as memory
-    from model_optimizer.system import ledger, step_tables
+    from model_optimizer.system import calibrations, ledger, step_tables
 
     own = ledger.read()
     placed = question.placed
@@ -154,8 +155,41 @@ def estimate(question: "EstimateQuestion", *, progress: Progress) -> "Estimate":
             ledger=rows,
             grid=(lambda asked: step_tables.load(asked, progress=progress)) if at_hand else None,
             tables_because="the extra `tables` is not installed",
+            calibration=calibrations.read,
         ),
     )
+
+
+def calibrate(
+    python: Path, *, model: str, gpu: str | None, seconds: float, progress: Progress
+) -> "tuple[Calibration, Path]":
+    """Measure the GPU of this machine with the PyTorch of an interpreter, and keep what was found.
+
+    `model` gives the shapes, `gpu` the name in the facts where the driver's is not enough. HostError when
+    PyTorch sees no GPU, ToolError when nothing could be measured.
+    """
+    from datetime import UTC, datetime
+
+    from model_optimizer.facts import gpus
+    from model_optimizer.planner import calibrate as room
+    from model_optimizer.system import calibrations, models
+    from model_optimizer.system.environments import worker
+
+    if not python.is_file():
+        raise UsageError(
+            f"there is no interpreter `{python}`", hint=("name the `bin/python` of an environment",)
+        )
+    answer = worker.run_job(
+        python,
+        "calibrate",
+        room.request(models.read(model), seconds),
+        progress,
+        env=worker.variables("onnx", python),
+        timeout_s=10 * seconds + 120,
+    )
+    fact = gpus.find(gpu or str(answer["device"]))
+    found = room.calibration(answer, fact, date=datetime.now(UTC).date().isoformat())
+    return found, calibrations.write(found)
 
 
 def _is_cpu_engine(name: str) -> bool:

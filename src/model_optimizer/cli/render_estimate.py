@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from model_optimizer.cli.render import printable, table
 from model_optimizer.core import Estimate, Spread
+from model_optimizer.core.calibration import Calibration
 from model_optimizer.core.question import EstimateQuestion
 from model_optimizer.core.units import show_ms
 
@@ -106,3 +107,29 @@ def _bound(found: Estimate) -> list[str]:
 
 def _named(because: Mapping[str, str], reason: str) -> str:
     return ", ".join(name for name, text in because.items() if text == reason)
+
+
+def calibration_text(found: Calibration, path: str) -> str:
+    """What was found on a GPU, and where it is kept."""
+    rows = [["products", "launch", "of bandwidth", "of peak", "points", "error"]]
+    rows += [
+        [
+            number,
+            f"{rates.launch_us:.3g} us",
+            f"{rates.bandwidth:.0%}",
+            f"{rates.compute:.0%}",
+            str(rates.points),
+            f"{rates.error:.0%}",
+        ]
+        for number, rates in found.kernels.items()
+    ]
+    lines = [f"{found.gpu} ({found.device}), torch {found.torch}", ""]
+    lines.append(table(rows, right=frozenset({1, 2, 3, 4, 5})).rstrip("\n"))
+    if found.copy_bytes_per_s:
+        lines += ["", f"copies: {found.copy_bytes_per_s / 1e9:.0f} GB/s, read and written"]
+    if found.eager_launch_us:
+        graph = f", {found.graph_launch_us:.3g} us in a graph" if found.graph_launch_us else ""
+        lines.append(f"a small kernel: {found.eager_launch_us:.3g} us{graph}")
+    lines += [f"note: {note}" for note in found.notes]
+    lines += ["", f"kept in {path}; `mopt estimate` uses it for this GPU"]
+    return "\n".join(printable(line).rstrip() for line in lines) + "\n"

@@ -4,12 +4,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from model_optimizer.core import Fit, FitQuestion, Scheme
+from model_optimizer.core.calibration import Calibration
 from model_optimizer.core.ledger import LedgerRow
 from model_optimizer.core.steps import GridRequest, StepGrid
 
 FitFunction = Callable[[FitQuestion], Fit]
 GridFunction = Callable[[GridRequest], StepGrid]
 LedgerFunction = Callable[[str, str], Sequence[LedgerRow]]
+CalibrationFunction = Callable[[str], Calibration | None]
+
+
+def _none(_gpu: str) -> Calibration | None:
+    return None
 
 
 def _nothing(_gpu: str, _engine: str) -> Sequence[LedgerRow]:
@@ -20,7 +26,8 @@ def _nothing(_gpu: str, _engine: str) -> Sequence[LedgerRow]:
 class Desk:
     """`scheme` is a number format by its name, UsageError for none of ours. `grid` is None where no tables
     are at hand, and `tables_because` says why. `ledger` reads the measurements of a GPU and an engine.
-    `notes` collects what a reader must know.
+    `calibration` is what micro-benchmarks found on a GPU, None where none ran. `notes` collects what a
+    reader must know.
     """
 
     fit: FitFunction
@@ -28,4 +35,5 @@ class Desk:
     ledger: LedgerFunction = _nothing
     grid: GridFunction | None = None
     tables_because: str | None = None
+    calibration: CalibrationFunction = _none
     notes: list[str] = field(default_factory=list[str])

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def steps_of(question: EstimateQuestion, setup: Setup, limits: Limits, desk: Desk) -> StepModel:
     """The model of time that was asked for. UsageError when it cannot be had, with the reason."""
     asked = question.step_model
-    plain = roofline(setup)
+    plain = roofline(setup, calibration=desk.calibration(setup.gpu.name))
     if asked == "roofline":
         return plain
     base = plain

@@ -8,6 +8,7 @@ and the host's own work are added. The constants and their sources are in facts/
 from dataclasses import dataclass, field
 
 from model_optimizer.core import LayerGroup
+from model_optimizer.core.calibration import Calibration
 from model_optimizer.core.steps import Batch, StepTime
 from model_optimizer.facts import speed
 from model_optimizer.facts.gpus import GpuFact
@@ -187,14 +188,25 @@ class Roofline:
         return self.host.step_ms * 1e-3 + (batch.sequences + batch.chunks) * self.host.sequence_us * MICRO
 
 
-def roofline(setup: Setup, *, shared: Shared | None = None, overhead: Overhead | None = None) -> Roofline:
+def roofline(
+    setup: Setup,
+    *,
+    shared: Shared | None = None,
+    overhead: Overhead | None = None,
+    calibration: Calibration | None = None,
+) -> Roofline:
     """The model of a setup. UsageError when the GPU or the scheme on it is not known.
 
-    `shared` and `overhead` replace the fitted constants of the facts; a calibration does that.
+    `calibration` is what was measured on this very GPU; `shared` and `overhead` replace constants of the
+    facts.
     """
     require_support(setup)
     gpu, shared = setup.gpu, shared or speed.shared()
     kernels = speed.generation(gpu.compute_capability or (0, 0))
+    if calibration is not None:
+        from . import calibrated
+
+        kernels = calibrated.apply(kernels, calibration)
     overhead = overhead or speed.engine(setup.engine).at(setup.version)
     parts = products(
         setup.model, tensor_parallel=setup.tensor_parallel, expert_parallel=setup.expert_parallel
@@ -273,7 +285,7 @@ def _reached(kernel: Kernel, gpu: GpuFact, kernels: Generation, shared: Shared) 
     tensor cores were cut (GeForce, L20) runs near its peak.
     """
     peak = gpu.dense_tflops.bf16
-    if peak is None or gpu.tdp_w is None:
+    if peak is None or gpu.tdp_w is None or kernels.watts_per_tflops <= 0:
         return kernel.compute
     relief = (gpu.tdp_w / peak / kernels.watts_per_tflops) ** 0.5
     return min(max(shared.compute_ceiling, kernel.compute), kernel.compute * relief)

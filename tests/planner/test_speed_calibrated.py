@@ -1,0 +1,141 @@
+"""Micro-benchmarks of a GPU replace the constants of its generation."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from model_optimizer.cli.app import app
+from model_optimizer.cli.render_estimate import calibration_text
+from model_optimizer.core import HostError, ToolError, UsageError
+from model_optimizer.core.calibration import Calibration, KernelRates
+from model_optimizer.facts import gpus, speed
+from model_optimizer.planner import calibrate as room
+from model_optimizer.planner.speed import calibrated, roofline
+from model_optimizer.planner.speed.calibrated import Timing
+from model_optimizer.system import calibrations
+from model_optimizer.system.environments import worker
+
+from .speed_cases import model, setup
+
+L4 = gpus.find("l4")
+START = speed.generation((8, 9)).gemm["bf16"]
+
+
+def timings(launch: float, bandwidth: float, compute: float) -> list[Timing]:
+    """What a GPU with these constants would take."""
+    found = []
+    for outputs, inputs in calibrated.shapes(model()):
+        for tokens in calibrated.TOKENS:
+            bytes_ = outputs * inputs * 2 + tokens * (inputs + outputs) * 2
+            memory = bytes_ / L4.bandwidth_bytes_per_s / bandwidth
+            work = 2 * tokens * outputs * inputs / (L4.peak_per_s("bf16") or 1) / compute
+            q = START.blend
+            found.append(Timing(tokens, outputs, inputs, launch + (memory**q + work**q) ** (1 / q)))
+    return found
+
+
+def answer(products: dict[str, list[Any]], **more: Any) -> dict[str, Any]:
+    return {"device": "NVIDIA L4", "torch": "2.13.0", "products": products, "notes": [], **more}
+
+
+def test_the_shapes_are_those_of_the_model() -> None:
+    assert (24576, 4096) in calibrated.shapes(model()) and (6144, 4096) in calibrated.shapes(model())
+
+
+@pytest.mark.parametrize(("launch", "bandwidth", "compute"), [(5e-6, 0.9, 0.4), (12e-6, 0.6, 0.8)])
+def test_constants_are_found_again(launch: float, bandwidth: float, compute: float) -> None:
+    found = calibrated.fit(timings(launch, bandwidth, compute), "bf16", L4, START)
+    assert found is not None
+    assert found.bandwidth == pytest.approx(bandwidth, rel=0.03)
+    assert found.compute == pytest.approx(compute, rel=0.03)
+    assert found.error < 0.02
+
+
+def test_a_few_points_are_not_enough() -> None:
+    assert calibrated.fit(timings(5e-6, 0.9, 0.4)[:5], "bf16", L4, START) is None
+    with pytest.raises(ToolError) as error:
+        room.calibration(answer({}, notes=["out of memory"]), L4, date="2026-11-30")
+    assert error.value.cause == ("out of memory",)
+
+
+def made(bandwidth: float, compute: float) -> Calibration:
+    rows = [[t.tokens, t.outputs, t.inputs, t.seconds] for t in timings(5e-6, bandwidth, compute)]
+    return room.calibration(answer({"bf16": rows}), L4, date="2026-11-30")
+
+
+def test_a_slower_card_is_predicted_slower() -> None:
+    plain = roofline(setup("l4"))
+    slow = roofline(setup("l4"), calibration=made(0.4, 0.2))
+    assert slow.decode_ms(1, 100) > 1.6 * plain.decode_ms(1, 100)
+    assert slow.prefill_ms(2048) > 1.6 * plain.prefill_ms(2048)
+    assert "NVIDIA L4 itself" in slow.provenance
+
+
+def test_a_calibrated_card_borrows_no_kernels() -> None:
+    assert roofline(setup("rtx 3090")).kind == "roofline-borrowed"
+    assert roofline(setup("rtx 3090"), calibration=made(0.9, 0.7)).kind == "roofline"
+
+
+def test_what_was_found_is_kept_and_used_by_the_command() -> None:
+    line = ["estimate", "Qwen/Qwen3-0.6B", "--gpu", "l4", "--json"]
+    before = json.loads(CliRunner().invoke(app, line).output)
+    calibrations.write(made(0.4, 0.2))
+    after = json.loads(CliRunner().invoke(app, line).output)
+    assert after["tpot_ms"]["mean"] > 1.5 * before["tpot_ms"]["mean"]
+    assert "NVIDIA L4 itself" in after["provenance"]
+    assert calibrations.read("L4") == made(0.4, 0.2)
+    assert calibrations.read("A10") is None
+
+
+def test_a_broken_file_is_named() -> None:
+    calibrations.write(made(0.4, 0.2))
+    calibrations.path("L4").write_text("{")
+    with pytest.raises(UsageError) as error:
+        calibrations.read("L4")
+    assert "l4.json" in error.value.message
+
+
+def test_the_screen_says_what_was_found() -> None:
+    found = Calibration(
+        gpu="L4", device="NVIDIA L4", torch="2.13.0", date="2026-11-30", copy_bytes_per_s=250e9, eager_launch_us=4.0,
+        kernels={"bf16": KernelRates(launch_us=5, bandwidth=0.8, compute=0.5, blend=3, points=50, error=0.04)},
+    )  # fmt: skip
+    text = calibration_text(found, "/data/l4.json")
+    assert "80%" in text and "50%" in text and "250 GB/s" in text and "/data/l4.json" in text
+
+
+def test_an_interpreter_that_is_not_there() -> None:
+    found = CliRunner().invoke(app, ["calibrate", "--python", "/nowhere/python"])
+    assert isinstance(found.exception, UsageError)
+
+
+@pytest.mark.engine
+def test_the_worker_measures_with_a_real_pytorch(onnx_env_python: Path) -> None:
+    """On the processor, since tests have no GPU: the numbers mean nothing, their places do."""
+    asked = {
+        "shapes": [[256, 128]],
+        "tokens": [1, 64],
+        "formats": ["bf16", "int3"],
+        "seconds": 1,
+        "device": "cpu",
+    }
+    environment = worker.variables("onnx", onnx_env_python)
+    said = worker.run_job(
+        onnx_env_python, "calibrate", asked, lambda *_: None, env=environment, timeout_s=120
+    )
+    assert [row[:3] for row in said["products"]["bf16"]] == [[1, 256, 128], [64, 256, 128]]
+    assert all(row[3] > 0 for row in said["products"]["bf16"])
+    assert said["copy_bytes_per_s"] > 0
+    assert any("int3" in note for note in said["notes"])
+
+
+@pytest.mark.engine
+def test_without_a_gpu_the_worker_says_what_to_name(onnx_env_python: Path) -> None:
+    environment = worker.variables("onnx", onnx_env_python)
+    asked = {"shapes": [[256, 128]], "tokens": [1], "formats": ["bf16"], "seconds": 1}
+    with pytest.raises(HostError) as error:
+        worker.run_job(onnx_env_python, "calibrate", asked, lambda *_: None, env=environment, timeout_s=120)
+    assert "--python" in error.value.hint[0]
