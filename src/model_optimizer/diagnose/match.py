@@ -105,12 +105,14 @@ class Matcher:
         self.last_lines: list[Evidence] = []
         self._errors = 0
         self._quiet: set[int] = set()
+        self._only_counted: dict[int, Hit] = {}
+        self._counted_line = 0
 
     def feed(self, block: bytes, *, whole: bool = True) -> None:
         """`block` holds whole lines, the last of which may lack its end. `whole` False: that line goes on."""
         counted, number = 0, self.lines + 1
         here: list[tuple[int, int]] = []
-        quiet = self._quiet
+        quiet, only_counted = self._quiet, self._only_counted
         for pattern, start, end in self._search.find_matches_as_indexes(block.lower(), overlapping=True):
             if pattern in quiet:
                 continue
@@ -120,6 +122,11 @@ class Matcher:
                 here = []
             number += breaks
             counted = end
+            if hit := only_counted.get(pattern):
+                self._counted_line = number
+                hit.count += hit.last != number
+                hit.last = number
+                continue
             here.append((pattern, start))
         if here:
             self._line(block, number, here)
@@ -150,14 +157,26 @@ class Matcher:
                 self._quiet.add(pattern)  # seen once, nothing more to learn from it
             for index in owner.signatures:
                 known |= self._signature(self.hits[index], line, self._needles[pattern], start)
+            if len(owner.signatures) == 1 and not owner.landmarks:
+                self._count_only(pattern, self.hits[owner.signatures[0]])
             for name in owner.landmarks:
                 self._landmark(name, number)
+        known = known or self._counted_line == number
         if not known and any(self._owners[p].landmarks for p, _ in found):
             self._maybe_error(line, found[0][1])
+
+    def _count_only(self, pattern: int, hit: Hit) -> None:
+        """Nothing more is learnt from a fragment that decides by itself and was seen often."""
+        if self._often(hit):
+            self._only_counted[pattern] = hit
+
+    def _often(self, hit: Hit) -> bool:
+        return hit.signature.head.regex is None and hit.count >= SATURATED and hit.run == self.run
 
     def _landmark(self, name: str, number: int) -> None:
         if name == "start":
             self.run += 1
+            self._only_counted.clear()
         self.landmarks[name] = number
 
     def _maybe_error(self, line: "_Line", start: int) -> None:
@@ -180,7 +199,7 @@ class Matcher:
         if hit.last == line.number and hit.count:
             return True
         head = hit.signature.head
-        if head.regex is None and hit.count >= SATURATED and hit.run == self.run:
+        if self._often(hit):
             hit.count += 1
             hit.last = line.number
             return True

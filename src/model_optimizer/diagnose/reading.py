@@ -20,6 +20,7 @@ OVERLAP = 1 << 10
 
 SNIFFED = 1 << 16
 
+_COLOURS = re.compile(rb"\x1b\[[\d;]{0,32}m")
 _ESCAPES = re.compile(
     rb"\x1b(?:\[[0-?]{0,64}[ -/]{0,8}[@-~]|\][^\x07\x1b\n]{0,4096}(?:\x07|\x1b\\)|[@-Z\\^_])"
     rb"|\xc2\x9b[0-?]{0,64}[@-~]"
@@ -70,6 +71,8 @@ def lines(chunks: Iterable[bytes]) -> Iterator[tuple[bytes, bool]]:
 
 
 def _plain(block: bytes) -> bytes:
+    if b"\x1b" in block:
+        block = _COLOURS.sub(b"", block)
     return _ESCAPES.sub(b"", block) if b"\x1b" in block or b"\xc2\x9b" in block else block
 
 
