@@ -18,8 +18,8 @@ $(BIN)/.ready: pyproject.toml
 
 demo: $(BIN)/.ready  ## optimise two real models on this machine's CPU, from checkpoint to report
 	$(BIN)/python examples/fetch_minilm.py .cache/all-MiniLM-L6-v2
-	$(MOPT) optimize examples/models/tiny-qwen3 --texts examples/models/tiny-qwen3/heldout.jsonl
-	$(MOPT) optimize .cache/all-MiniLM-L6-v2
+	$(MOPT) optimize examples/models/tiny-qwen3 --for 4s --texts examples/models/tiny-qwen3/heldout.jsonl
+	$(MOPT) optimize .cache/all-MiniLM-L6-v2 --for 4s
 
 test: $(BIN)/.ready  ## the fast tier: every pure test, and the engines once each
 	$(BIN)/python -m pytest -m "not slow and not gpu"
