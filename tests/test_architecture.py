@@ -53,7 +53,9 @@ def imports(path: Path, *, top_level_only: bool) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and not node.level and node.module:
             names.add(node.module)
             if node.module == "model_optimizer":
-                names |= {f"model_optimizer.{alias.name}" for alias in node.names if not alias.name.startswith("_")}
+                names |= {
+                    f"model_optimizer.{alias.name}" for alias in node.names if not alias.name.startswith("_")
+                }
     return names
 
 
