@@ -15,6 +15,7 @@ from model_optimizer.core import (
     Host,
     HostError,
     Measurement,
+    MoptError,
     Needs,
     Plan,
     Progress,
@@ -59,6 +60,7 @@ class World:
             probe=lambda: self.host,
             free_bytes=lambda path: self.free_bytes,
             unchanged=lambda artifact: artifact.path not in self.changed,
+            explain=lambda error: error,
             examine=lambda host: self.findings,
             checkpoint=lambda model: records.artifact("fp32", 23 * MIB),
             options=lambda *nouns: Options(
@@ -176,6 +178,19 @@ def test_a_candidate_that_breaks_does_not_stop_the_others(
     broken = next(c for c in record.candidates if c.plan.scheme == "int8_weight")
     assert (broken.fate, broken.because) == ("failed", "the tool broke; no more memory")
     assert record.run.winner == "onnxruntime-int4_rtn"
+
+
+def test_a_tool_s_failure_is_explained_by_its_log(run: Callable[..., Record], world: World) -> None:
+    world.break_at["make int8_weight"] = ToolError("the tool broke")
+    stages = world.stages
+
+    def explain(error: MoptError) -> MoptError:
+        error.cause = ("its log shows a full disk",)
+        return error
+
+    world.stages = lambda: dataclasses.replace(stages(), explain=explain)  # type: ignore[method-assign]
+    broken = next(c for c in run().candidates if c.plan.scheme == "int8_weight")
+    assert broken.because == "the tool broke; its log shows a full disk"
 
 
 def test_without_a_reference_there_is_no_run(run: Callable[..., Record], world: World) -> None:

@@ -53,12 +53,14 @@ class Stages:
     """What the pipeline is made of.
 
     `serve` gives a running server that stops when the block ends. `free_bytes` is what the disk below a
-    folder has left. `unchanged` says whether an artefact's content is what its digest says.
+    folder has left. `unchanged` says whether an artefact's content is what its digest says,
+    `explain` adds to a tool's error what its log shows.
     """
 
     probe: Callable[[], Host]
     free_bytes: Callable[[Path], int | None]
     unchanged: Callable[[Artifact], bool]
+    explain: Callable[[MoptError], MoptError]
     examine: Callable[[Host], Sequence[Finding]]
     checkpoint: Callable[[ModelSpec], Artifact]
     options: Callable[[Host, ModelSpec, Artifact, Workload, Slo], Options]
@@ -298,6 +300,7 @@ class _Job:
         except MoptError as error:
             if name == REFERENCE:
                 raise
+            error = self._stages.explain(error)
             self._settle(name, "failed", "; ".join((error.message, *error.cause[:1])))
             self._progress(f"{name}: {verb} failed: {error.message}", None)
 

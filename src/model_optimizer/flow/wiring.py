@@ -30,6 +30,7 @@ from model_optimizer.core import (
     Workload,
     paths,
 )
+from model_optimizer.diagnose import explained
 from model_optimizer.doctor import examine
 from model_optimizer.planner import Options, Pick, Question
 from model_optimizer.serve import ServerHandle, start
@@ -79,6 +80,7 @@ class Wiring:
             probe=probing.probe,
             free_bytes=files.free_bytes,
             unchanged=_unchanged,
+            explain=explained,
             examine=self._examine,
             checkpoint=models.checkpoint_artifact,
             options=self._options,
