@@ -111,6 +111,7 @@ def one_that_is_no_number(numbers: "array[int]") -> None:
     numbers[1000] = 0x7FC0
 
 
+@pytest.mark.slow
 def test_one_layer_that_is_scaled_fails_through_vllm(
     judge: Judge, vllm_cpu_env_python: Path, tmp_path: Path
 ) -> None:

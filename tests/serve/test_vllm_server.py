@@ -29,7 +29,6 @@ def test_vllm_answers_and_streams(vllm_cpu_env_python: Path, language_model: Pat
     assert not server.alive()
 
 
-@pytest.mark.slow
 def test_vllm_embeds(vllm_cpu_env_python: Path, minilm: Path, tmp_path: Path) -> None:
     with start_plain(minilm, "safetensors", "embed", tmp_path / "serve.log", engine="vllm_cpu") as server:
         status, found = post(server.url, "/v1/embeddings", {"model": server.served_name, "input": "cat"})
