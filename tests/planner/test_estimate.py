@@ -25,8 +25,8 @@ from model_optimizer.core import (
     Workload,
     codec,
 )
+from model_optimizer.core.grid import StepGrid
 from model_optimizer.core.question import EstimateQuestion, SpeculationAsked
-from model_optimizer.core.steps import StepGrid
 from model_optimizer.planner import estimate as room
 from model_optimizer.planner.memory import card
 from model_optimizer.system import ledger

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from model_optimizer.core import HostError, ToolError, codec
-from model_optimizer.core.steps import Batch, GridRequest, StepGrid
+from model_optimizer.core.grid import GridRequest, StepGrid
+from model_optimizer.core.steps import Batch
 from model_optimizer.planner.speed import roofline, tables
 from model_optimizer.system import step_tables
 

@@ -1,11 +1,12 @@
 """The user's own calibrations: one file a GPU in the data folder."""
 
 from pathlib import Path
-
-from model_optimizer.core import codec
-from model_optimizer.core.calibration import Calibration
+from typing import TYPE_CHECKING
 
 from . import files
+
+if TYPE_CHECKING:
+    from model_optimizer.core.calibration import Calibration
 
 
 def path(gpu: str) -> Path:
@@ -14,14 +15,21 @@ def path(gpu: str) -> Path:
     return files.data_home() / "calibrations" / f"{name}.json"
 
 
-def read(gpu: str) -> Calibration | None:
+def read(gpu: str) -> "Calibration | None":
     """None when this GPU was not calibrated here. UsageError when the file is broken."""
     place = path(gpu)
-    return codec.load(place, Calibration) if place.is_file() else None
+    if not place.is_file():
+        return None
+    from model_optimizer.core import codec
+    from model_optimizer.core.calibration import Calibration
+
+    return codec.load(place, Calibration)
 
 
-def write(calibration: Calibration) -> Path:
+def write(calibration: "Calibration") -> Path:
     """Keep it; one of the same GPU from before is replaced."""
+    from model_optimizer.core import codec
+
     place = path(calibration.gpu)
     files.write_atomic(place, codec.dumps(calibration))
     return place

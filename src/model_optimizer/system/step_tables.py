@@ -5,18 +5,17 @@ folder, one file a (model, GPU, parallelism, number format, version), so that th
 the package nor the time.
 """
 
-import hashlib
-import json
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from model_optimizer.core import HostError, Progress, ToolError, codec
-from model_optimizer.core.steps import GridRequest, StepGrid
+from model_optimizer.core import HostError, Progress, ToolError
 
 from . import files
+
+if TYPE_CHECKING:
+    from model_optimizer.core.grid import GridRequest, StepGrid
 
 PACKAGE = "aiconfigurator-core"
 SUPPORTED = "0.12"
@@ -44,11 +43,14 @@ def folder() -> Path:
     return files.data_home() / "step-tables"
 
 
-def load(request: GridRequest, *, progress: Progress) -> StepGrid:
+def load(request: "GridRequest", *, progress: Progress) -> "StepGrid":
     """The grid of a request: from the data folder, else sampled and kept.
 
     HostError when the package is needed and missing, ToolError when it has no data for the request.
     """
+    from model_optimizer.core import codec
+    from model_optimizer.core.grid import StepGrid
+
     path = folder() / f"{_key(request)}.json"
     if path.is_file():
         return codec.load(path, StepGrid)
@@ -64,7 +66,7 @@ def load(request: GridRequest, *, progress: Progress) -> StepGrid:
     return grid
 
 
-def sample(request: GridRequest, *, progress: Progress) -> StepGrid:
+def sample(request: "GridRequest", *, progress: Progress) -> "StepGrid":
     """Ask the package for every size of the grid. ToolError when it has no data."""
     where = f"kernel times of {request.model} on {request.system}"
     progress(f"{where}: reading the tables", None)
@@ -81,7 +83,9 @@ def sample(request: GridRequest, *, progress: Progress) -> StepGrid:
         ) from error
 
 
-def _grid(engine: Any, request: GridRequest) -> StepGrid:
+def _grid(engine: Any, request: "GridRequest") -> "StepGrid":
+    from model_optimizer.core.grid import StepGrid
+
     steps = {count: _decode(engine, count, CONTEXTS[0]) for count in TOKENS}
     prompts = [_prefill_attention(engine, length) for length in PROMPTS]
     return StepGrid(
@@ -99,8 +103,11 @@ def _grid(engine: Any, request: GridRequest) -> StepGrid:
     )
 
 
-def _key(request: GridRequest) -> str:
+def _key(request: "GridRequest") -> str:
     """A name that tells two requests apart; the version of the package is part of it."""
+    import hashlib
+    import json
+
     text = json.dumps(
         [request.system, request.engine, request.version, request.tensor_parallel, request.gemm_mode,
          request.moe_mode, request.kv_mode, SUPPORTED, dict(request.config)],
@@ -111,7 +118,10 @@ def _key(request: GridRequest) -> str:
     return f"{short}-{request.system}-tp{request.tensor_parallel}-{digest}"
 
 
-def _compile(request: GridRequest) -> Any:
+def _compile(request: "GridRequest") -> Any:
+    import json
+    from tempfile import TemporaryDirectory
+
     from aiconfigurator_core import AicEngine  # pyright: ignore[reportMissingImports]
     from aiconfigurator_core.sdk import compile_engine  # pyright: ignore[reportMissingImports]
 

@@ -2,18 +2,25 @@
 
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from model_optimizer.core import codec
-from model_optimizer.core.ledger import LedgerRow
+if TYPE_CHECKING:
+    from model_optimizer.core.ledger import LedgerRow
 
 _FOLDER = Path(__file__).parent
 
 
 @cache
-def rows(gpu: str, engine: str) -> tuple[LedgerRow, ...]:
+def rows(gpu: str, engine: str) -> "tuple[LedgerRow, ...]":
     """All rows of a GPU and an engine; reads only the files whose names say so."""
+    files = sorted(_FOLDER.glob(f"{slug(gpu)}--{engine}-*.jsonl"))
+    if not files:
+        return ()
+    from model_optimizer.core import codec
+    from model_optimizer.core.ledger import LedgerRow
+
     found: list[LedgerRow] = []
-    for path in sorted(_FOLDER.glob(f"{slug(gpu)}--{engine}-*.jsonl")):
+    for path in files:
         found += [
             codec.loads(line, LedgerRow, name=path.name) for line in path.read_text("utf-8").splitlines()
         ]

@@ -2,23 +2,26 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from model_optimizer.core import Fit, FitQuestion, Scheme
-from model_optimizer.core.calibration import Calibration
-from model_optimizer.core.ledger import LedgerRow
-from model_optimizer.core.steps import GridRequest, StepGrid
+
+if TYPE_CHECKING:
+    from model_optimizer.core.calibration import Calibration
+    from model_optimizer.core.grid import GridRequest, StepGrid
+    from model_optimizer.core.ledger import LedgerRow
 
 FitFunction = Callable[[FitQuestion], Fit]
-GridFunction = Callable[[GridRequest], StepGrid]
-LedgerFunction = Callable[[str, str], Sequence[LedgerRow]]
-CalibrationFunction = Callable[[str], Calibration | None]
+GridFunction = Callable[["GridRequest"], "StepGrid"]
+LedgerFunction = Callable[[str, str], "Sequence[LedgerRow]"]
+CalibrationFunction = Callable[[str], "Calibration | None"]
 
 
-def _none(_gpu: str) -> Calibration | None:
+def _none(_gpu: str) -> "Calibration | None":
     return None
 
 
-def _nothing(_gpu: str, _engine: str) -> Sequence[LedgerRow]:
+def _nothing(_gpu: str, _engine: str) -> "Sequence[LedgerRow]":
     return ()
 
 

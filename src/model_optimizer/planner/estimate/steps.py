@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from model_optimizer.core import Fit, MoptError, UsageError, Workload
-from model_optimizer.core.ledger import LedgerRow
 from model_optimizer.core.question import EstimateQuestion, SpeculationAsked
 from model_optimizer.core.steps import StepModel
 from model_optimizer.planner import service
@@ -15,6 +14,7 @@ from model_optimizer.planner.speed import Setup, roofline
 from .desk import Desk
 
 if TYPE_CHECKING:
+    from model_optimizer.core.ledger import LedgerRow
     from model_optimizer.planner.speed.speculative import Draft, Speculation
 
 
@@ -79,13 +79,13 @@ def _measured(
     if not chosen:
         return None
 
-    def predict(row: LedgerRow) -> float | None:
+    def predict(row: "LedgerRow") -> float | None:
         return _predicted(row, setup, base, limits)
 
     return measured.correct(base, chosen, setup, predict)
 
 
-def _predicted(row: LedgerRow, setup: Setup, base: StepModel, limits: Limits) -> float | None:
+def _predicted(row: "LedgerRow", setup: Setup, base: StepModel, limits: Limits) -> float | None:
     """What the uncorrected steps say of a row. Rows of other models are compared by their own shape."""
     steps = base
     if row.model.lower() != setup.model.name.lower():

@@ -18,6 +18,7 @@ from .summary import Numbers, summarize
 # An open loop this near to what the replica can do has no steady state that is worth a number.
 SATURATION = 0.97
 FEWEST_ARRIVALS, MORE_ARRIVALS = 700, 2500
+ENDS = 0.5
 # A share of the time in which prompts wait for room, from which on the KV cache is what limits.
 FULL = 0.2
 KV = "KV capacity"
@@ -122,9 +123,9 @@ def _open(question: Question) -> Estimate:
     interval |= {name: (rate, rate) for name, rate in _rates(numbers, question).items() if name in interval}
     notes: tuple[str, ...] = ()
     slow, fast = math.exp(accuracy.tpot), math.exp(-accuracy.tpot)
-    low, _ = _arrivals(question, Scaled(question.steps, fast), qps, load * fast)
+    low, _ = _arrivals(question, Scaled(question.steps, fast), qps, load * fast, share=ENDS)
     if load * slow < SATURATION:
-        high, _ = _arrivals(question, Scaled(question.steps, slow), qps, load * slow)
+        high, _ = _arrivals(question, Scaled(question.steps, slow), qps, load * slow, share=ENDS)
         interval |= _between(low, high, numbers, accuracy, interval)
     else:
         notes = (
@@ -153,9 +154,12 @@ def _rates(numbers: Numbers, question: Question) -> dict[str, float]:
     return {name: getattr(numbers, name) * question.replicas for name in RATES}
 
 
-def _arrivals(question: Question, steps: StepModel, qps: float, load: float) -> tuple[Numbers, Outcome]:
+def _arrivals(
+    question: Question, steps: StepModel, qps: float, load: float, *, share: float = 1.0
+) -> tuple[Numbers, Outcome]:
+    """`share` of the usual number of arrivals is enough for the ends of an interval."""
     count = question.workload.requests or int(FEWEST_ARRIVALS + MORE_ARRIVALS * min(load, 1.0) ** 4)
-    return _run(steps, question.limits, loads.opened(question.workload, qps, count))
+    return _run(steps, question.limits, loads.opened(question.workload, qps, max(50, int(count * share))))
 
 
 def _saturated(question: Question, most: Numbers, outcome: Outcome, load: float) -> Estimate:

@@ -6,9 +6,9 @@ and the host's own work are added. The constants and their sources are in facts/
 """
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from model_optimizer.core import LayerGroup
-from model_optimizer.core.calibration import Calibration
 from model_optimizer.core.steps import Batch, StepTime
 from model_optimizer.facts import speed
 from model_optimizer.facts.gpus import GpuFact
@@ -16,6 +16,9 @@ from model_optimizer.facts.speed import AllReduce, Generation, Kernel, Overhead,
 
 from .products import Mixture, Product, Products, products
 from .setup import Format, Setup, format_of, require_support
+
+if TYPE_CHECKING:
+    from model_optimizer.core.calibration import Calibration
 
 MICRO = 1e-6
 MEMORY, COMPUTE, LAUNCH, NETWORK = "memory bandwidth", "compute", "launch overhead", "network"
@@ -193,7 +196,7 @@ def roofline(
     *,
     shared: Shared | None = None,
     overhead: Overhead | None = None,
-    calibration: Calibration | None = None,
+    calibration: "Calibration | None" = None,
 ) -> Roofline:
     """The model of a setup. UsageError when the GPU or the scheme on it is not known.
 

@@ -4,7 +4,8 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from math import exp, log
 
-from model_optimizer.core.steps import Batch, GridRequest, StepGrid, StepTime
+from model_optimizer.core.grid import GridRequest, StepGrid
+from model_optimizer.core.steps import Batch, StepTime
 from model_optimizer.facts import speed
 from model_optimizer.facts.speed import Overhead
 from model_optimizer.facts.versions import minor
