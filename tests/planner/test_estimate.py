@@ -125,6 +125,35 @@ def test_an_embedding_model_has_requests_and_no_tokens() -> None:
     assert found["bound"] != "KV capacity"
 
 
+VIT = {
+    "architectures": ["ViTForImageClassification"], "model_type": "vit", "hidden_size": 768,
+    "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072, "image_size": 224,
+    "patch_size": 16, "num_channels": 3, "id2label": {"0": "a", "1": "b"}, "label2id": {"a": 0, "b": 1},
+}  # fmt: skip
+
+
+def test_a_vision_model_has_images_a_second(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps(VIT))
+    found = said(f"estimate {tmp_path / 'config.json'} --gpu l4 --qps 100")
+    assert found["requests_per_s"] == 100 and found["input_tokens_per_s"] == 100 * 197
+    assert found["tpot_ms"]["p50"] is None and found["output_tokens_per_s"] is None
+    assert 3 < found["e2e_ms"]["p50"] < 30
+    assert any("taken to be vLLM's" in note for note in found["notes"])
+    names = {s["name"] for s in found["settings"]}
+    assert "max-num-seqs" in names and not names & {"KV cache", "kv-cache-dtype"}
+
+
+def test_an_encoder_looks_both_ways_and_is_computed_in_one_piece(tmp_path: Path) -> None:
+    line = "estimate sentence-transformers/all-MiniLM-L6-v2 --gpu l4 --concurrency 4 --prompt-tokens"
+    short, long = said(f"{line} 128"), said(f"{line} 500")
+    assert long["e2e_ms"]["mean"] > short["e2e_ms"]["mean"]
+
+
+def test_an_engine_of_encoders_generates_no_text() -> None:
+    code, text = run("estimate Qwen/Qwen3-8B --gpu h100 --engine tensorrt")
+    assert code == 2 and "generate text" in text
+
+
 def test_a_default_length_that_does_not_start_is_replaced_and_said() -> None:
     """The card holds the weights and 40960 tokens of cache only just; requests are short."""
     asked = question(gpu="a10", version="0.25.1")
@@ -158,7 +187,7 @@ def test_what_does_not_start_at_all_has_no_speed() -> None:
         ("--gpus 2xA100,2xH100", 2, "several kinds"),
         ("--gpus 4 --tp 8", 2, "4"),
         ("--engine vllm==0.5.0", 2, "0.8.5"),
-        ("--engine tgi", 2, "known: sglang, tensorrt_llm, vllm"),
+        ("--engine tgi", 2, "known: onnxruntime, sglang, tensorrt, tensorrt_llm, tensorrt_rtx, vllm"),
         ("--scheme int9", 2, "awq_int4"),
         ("--scheme int8 --gpu b200", 1, "int8"),
         ("--arrivals constant", 2, "open loop"),

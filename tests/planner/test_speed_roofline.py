@@ -138,6 +138,14 @@ def test_windows_bound_what_is_read() -> None:
     assert full.decode(far) > full.decode(near)
 
 
+def test_tokens_of_an_encoder_see_those_after_them_too() -> None:
+    encoder = made("l4", "fp16", "sentence-transformers/all-MiniLM-L6-v2").attention[0]
+    spec = setup("l4", "fp16", "sentence-transformers/all-MiniLM-L6-v2").model
+    kernels = speed.generation((8, 9)).prefill_attention["bf16"]
+    peak = (gpus.find("l4").peak_per_s("bf16") or 0) * speed.shared().sustained * kernels.compute
+    assert encoder.pair == pytest.approx(2 * 4 * spec.heads * spec.head_dim / peak)
+
+
 def test_an_older_release_pays_for_its_host_beside_the_gpu() -> None:
     old, new = made(version="0.11.0").decode_ms(256, 200), made(version="0.30.0").decode_ms(256, 200)
     assert old > new + 4

@@ -124,7 +124,7 @@ def _placed(spec: "ModelSpec", host_file: Path | None, given: dict[str, Any]) ->
     if utilization is not None and utilization > 1:
         raise UsageError(f"--gpu-memory-utilization is a share up to 1, not {utilization:g}")
     divided = placement.divide(given["gpus"], given["tp"], given["pp"], given["dp"])
-    name, version = given["engine"] or ("vllm", None)
+    name, version = given["engine"] or ("tensorrt" if spec.task == "vision" else "vllm", None)
     memory = api.gpu_memory(
         placement.gpu_name(given["gpu"], given["gpus"]),
         engine=name,
@@ -178,10 +178,16 @@ def _workload(spec: "ModelSpec", given: dict[str, Any]) -> "Workload":
         burstiness=given["burstiness"] or 1.0,
         concurrency=concurrency,
         requests=requests,
-        prompt_tokens=given["prompt_tokens"] or Lengths.fixed(PROMPT),
+        prompt_tokens=given["prompt_tokens"] or Lengths.fixed(_prompt(spec)),
         output_tokens=given["output_tokens"] or Lengths.fixed(OUTPUT),
         shared_prefix=given["shared_prefix"],
     )
+
+
+def _prompt(spec: "ModelSpec") -> int:
+    """An image is as many tokens as the model has places; a text is of a usual length."""
+    most = spec.max_position or PROMPT
+    return most if spec.task == "vision" else min(PROMPT, most) if spec.task != "generate" else PROMPT
 
 
 def _speculation(given: dict[str, Any]) -> "SpeculationAsked | None":

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from model_optimizer.core import Fit, FitQuestion, NoFeasiblePlan, Scheme, UsageError
+from model_optimizer.core import Fit, FitQuestion, NoFeasiblePlan, Scheme, Setting, UsageError
 from model_optimizer.core.question import EstimateQuestion
 from model_optimizer.facts import gpus, speed, vllm
 from model_optimizer.planner.service import Limits
@@ -11,10 +11,16 @@ from model_optimizer.planner.speed import Setup
 from .check import longest
 from .desk import Desk
 
+# Engines that run encoders, not text generation, and the batch that servers before them make by default here.
+ENCODER_ENGINES = frozenset({"tensorrt", "tensorrt_rtx", "onnxruntime"})
+BATCH = 32
+
 
 def fitted_for(question: EstimateQuestion, desk: Desk) -> Fit:
     """The memory of one replica. NoFeasiblePlan when it would not start even for these lengths."""
     placed = question.placed
+    if placed.engine in ENCODER_ENGINES:
+        return _encoder(question)
     asked = placed if placed.engine == "vllm" else replace(placed, engine="vllm", version=None)
     fitted = desk.fit(asked)
     if fitted.fits or placed.model.task != "generate":
@@ -28,6 +34,49 @@ def fitted_for(question: EstimateQuestion, desk: Desk) -> Fit:
         )
         return _required(desk.fit(replace(asked, max_model_len=most)))
     return _required(fitted)
+
+
+def _encoder(question: EstimateQuestion) -> Fit:
+    """Engines that run encoders in batches: their memory is not modelled, and small beside the card."""
+    placed = question.placed
+    if placed.model.task == "generate":
+        raise UsageError(
+            f"{placed.engine} does not serve models that generate text here",
+            hint=("take vllm, sglang or tensorrt_llm",),
+        )
+    batch = placed.max_num_seqs or BATCH
+    tokens = placed.max_num_batched_tokens or batch * longest(question.workload.prompt_tokens)
+    because, source = ("asked for", "user") if placed.max_num_seqs else ("a usual batch limit", "assumed")
+    return Fit(
+        fits=True,
+        binding="",
+        because="not worked out",
+        weights_bytes=0,
+        activation_bytes=0,
+        cuda_graph_bytes=0,
+        non_torch_bytes=0,
+        kv_cache_bytes=0,
+        kv_bytes_per_token=0,
+        kv_cache_tokens=0,
+        max_concurrency=0.0,
+        largest_max_model_len=None,
+        terms=(),
+        model=placed.model.name,
+        gpu=placed.gpu.name,
+        engine=placed.engine,
+        engine_version=placed.version,
+        scheme="fp16" if placed.model.dtype in (None, "fp32") else placed.model.dtype,
+        total_bytes=placed.gpu.total_bytes,
+        budget_bytes=placed.gpu.total_bytes,
+        max_model_len=longest(question.workload.prompt_tokens),
+        max_num_seqs=batch,
+        settings=(
+            Setting(name="max-num-seqs", value=str(batch), because=because, source=source),
+            Setting(
+                name="max-num-batched-tokens", value=str(tokens), because="the whole batch", source="derived"
+            ),
+        ),
+    )
 
 
 def _required(fitted: Fit) -> Fit:
@@ -93,6 +142,7 @@ def limits_of(question: EstimateQuestion, setup: Setup, fitted: Fit) -> Limits:
         max_num_batched_tokens=int(said.get("max-num-batched-tokens", 8192)),
         kv_cache_tokens=fitted.kv_cache_tokens or None if generates else None,
         cached_tokens=_cached(question, int(said.get("block-size", 16))),
+        chunked=any(group.kv_bytes_per_token_16 or group.state_bytes for group in setup.model.groups),
         frontend_ms=overhead.frontend_ms,
         frontend_token_us=overhead.frontend_token_us,
     )

@@ -28,6 +28,8 @@ def settings_of(question: EstimateQuestion, setup: Setup, fitted: Fit, limits: L
         ),
         *(s for s in fitted.settings if s.name != "block-size"),
     ]
+    if setup.model.task != "generate":
+        found = [s for s in found if s.name != "kv-cache-dtype"]
     if limits.kv_cache_tokens is not None:
         because = "what is left of the memory; `mopt fit` shows how"
         if placed.engine != "vllm":

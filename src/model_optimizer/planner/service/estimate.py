@@ -19,6 +19,8 @@ from .summary import Numbers, summarize
 SATURATION = 0.97
 FEWEST_ARRIVALS, MORE_ARRIVALS = 700, 2500
 ENDS = 0.5
+# The error of a request that is one step: no queue of prompts before it, as before a first token. Assumed.
+ENCODER = 0.5
 # A share of the time in which prompts wait for room, from which on the KV cache is what limits.
 FULL = 0.2
 KV = "KV capacity"
@@ -231,7 +233,7 @@ def _scaled_intervals(
     for name, spread, error in (
         ("ttft_ms", numbers.ttft_ms if generates else Spread(), accuracy.ttft),
         ("tpot_ms", numbers.tpot_ms if generates else Spread(), accuracy.tpot),
-        ("e2e_ms", numbers.e2e_ms, accuracy.throughput if generates else accuracy.ttft),
+        ("e2e_ms", numbers.e2e_ms, accuracy.throughput if generates else min(accuracy.ttft, ENCODER)),
     ):
         found |= _places(name, spread, error)
     for name in RATES:

@@ -345,6 +345,8 @@ def _timed_attention(group: LayerGroup, setup: Setup, kernels: Generation, share
     token = group.kv_bytes_per_token_16 * setup.kv_bits / 16 / parts + group.index_bytes_per_token
     attends = group.kind not in ("linear", "none")
     width = group.head_dim or model.head_dim
+    # An encoder keeps no cache, and its tokens look both ways: twice the pairs of a causal prompt.
+    ways = 1 if group.kv_bytes_per_token_16 else 2
     return TimedAttention(
         layers=group.layers,
         window=group.window,
@@ -354,7 +356,7 @@ def _timed_attention(group: LayerGroup, setup: Setup, kernels: Generation, share
         read_state=2 * group.state_bytes / setup.tensor_parallel / read,
         compute_token=4 * heads * width / (peak * prefill.compute) if attends else 0.0,
         prefill_launch=prefill.launch_us * MICRO,
-        pair=4 * heads * (model.head_dim if group.kind == "mla" else width) / (peak * prefill.compute)
+        pair=ways * 4 * heads * (model.head_dim if group.kind == "mla" else width) / (peak * prefill.compute)
         if attends
         else 0.0,
         pad=prefill.pad_tokens,
