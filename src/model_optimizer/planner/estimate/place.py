@@ -14,6 +14,8 @@ from .desk import Desk
 # Engines that run encoders, not text generation, and the batch that servers before them make by default here.
 ENCODER_ENGINES = frozenset({"tensorrt", "tensorrt_rtx", "onnxruntime"})
 BATCH = 32
+# A context that is shorter is no help to anyone.
+LEAST = 64
 
 
 def fitted_for(question: EstimateQuestion, desk: Desk) -> Fit:
@@ -83,7 +85,7 @@ def _required(fitted: Fit) -> Fit:
     if fitted.fits:
         return fitted
     most = fitted.largest_max_model_len
-    hints = [f"--max-model-len {most} would start"] if most else []
+    hints = [f"--max-model-len {most} would start"] if most and most >= LEAST else []
     raise NoFeasiblePlan(
         f"{fitted.model} in {fitted.scheme} does not start on {fitted.gpu}",
         cause=(fitted.because, *((fitted.error,) if fitted.error else ())),

@@ -72,6 +72,11 @@ def notes_of(question: EstimateQuestion, setup: Setup, fitted: Fit) -> tuple[str
             "with lengths that vary, the last long answers run alone and a burst takes longer than this: "
             "pass a distribution, for example --output-tokens lognormal:128,1180"
         )
+    if setup.tensor_parallel > 2 and not setup.gpu.nvlink_bytes_per_s:
+        notes.append(
+            "all-reduces over PCIe: the two machines that were measured differ by a factor of 4 to 6 with 4 to 8 "
+            "GPUs; the middle is taken"
+        )
     if question.placed.data_parallel > 1:
         notes.append(f"{question.placed.data_parallel} replicas share the load evenly")
     return tuple(notes)

@@ -12,8 +12,9 @@ from model_optimizer.core import LayerGroup
 from model_optimizer.core.steps import Batch, StepTime
 from model_optimizer.facts import speed
 from model_optimizer.facts.gpus import GpuFact
-from model_optimizer.facts.speed import AllReduce, Generation, Kernel, Overhead, Shared
+from model_optimizer.facts.speed import Generation, Kernel, Overhead, Shared
 
+from .links import all_reduces
 from .products import Mixture, Product, Products, products
 from .setup import Format, Setup, format_of, require_support
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
 MICRO = 1e-6
 MEMORY, COMPUTE, LAUNCH, NETWORK = "memory bandwidth", "compute", "launch overhead", "network"
-# Bytes a second of one PCIe lane in one direction, by generation (PCI-SIG: 8, 16, 32 GT/s, 128b/130b).
-LANES = {"3": 0.985e9, "4": 1.969e9, "5": 3.938e9}
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,7 +214,7 @@ def roofline(
         setup.model, tensor_parallel=setup.tensor_parallel, expert_parallel=setup.expert_parallel
     )
     dense = tuple(_timed(one, setup, kernels, shared) for one in parts.dense)
-    reduces, launch, token = _reduce(setup, kernels)
+    reduces, launch, token = all_reduces(setup, kernels)
     return Roofline(
         kind=_kind(setup, kernels),
         provenance=_provenance(setup, kernels),
@@ -369,29 +368,3 @@ def _elementwise_bytes(setup: Setup, parts: Products) -> float:
     inner = sum(p.outputs * p.copies for p in parts.dense if p.role in ("attention", "mlp", "mixer"))
     routed = sum(m.layers * m.active * 3 * m.parameters / m.hidden / 3 for m in parts.mixtures)
     return 16 * model.hidden_size * model.layers + 4 * inner + 4 * routed
-
-
-def _reduce(setup: Setup, kernels: Generation) -> tuple[int, float, float]:
-    """(all-reduces a step, seconds to start one, seconds a token)."""
-    count = setup.tensor_parallel
-    if count == 1:
-        return 0, 0.0, 0.0
-    link, rows = _link(setup.gpu, kernels)
-    found = _nearest(rows, count)
-    hops = 2 * (count - 1) / count
-    token = setup.model.hidden_size * 2 * hops / (link * found.bandwidth)
-    return 2 * setup.model.layers, found.launch_us * MICRO, token
-
-
-def _link(gpu: GpuFact, kernels: Generation) -> tuple[float, dict[str, AllReduce]]:
-    """Bytes a second in one direction, and the constants of that kind of link."""
-    if gpu.nvlink_bytes_per_s:
-        rows = kernels.all_reduce if kernels.generation != "ada" else speed.generation((8, 0)).all_reduce
-        return gpu.nvlink_bytes_per_s / 2, dict(rows)
-    generation, _, lanes = (gpu.pcie or "4.0 x16").partition(" x")
-    rows = speed.generation((12, 0) if generation.startswith("5") else (8, 9)).all_reduce
-    return LANES.get(generation[:1], LANES["4"]) * int(lanes), dict(rows)
-
-
-def _nearest(rows: dict[str, AllReduce], count: int) -> AllReduce:
-    return rows[min(rows, key=lambda n: abs(int(n) - count))]
