@@ -74,7 +74,7 @@ def notes_of(question: EstimateQuestion, setup: Setup, fitted: Fit) -> tuple[str
         )
     if setup.tensor_parallel > 2 and not setup.gpu.nvlink_bytes_per_s:
         notes.append(
-            "all-reduces over PCIe: the two machines that were measured differ by a factor of 4 to 6 with 4 to 8 "
+            "all-reduces over PCIe: the two machines that were measured differ 4 to 6 times with 4 to 8 "
             "GPUs; the middle is taken"
         )
     if question.placed.data_parallel > 1:
