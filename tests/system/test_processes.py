@@ -169,9 +169,13 @@ def test_a_polite_end_unwinds_like_an_interrupt() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(30)
 
-    with pytest.raises(KeyboardInterrupt):
-        end()
-    assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    before = signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            end()
+        assert signal.getsignal(signal.SIGTERM) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def test_tail_of_a_long_log_is_read_from_its_end(tmp_path: Path) -> None:
