@@ -11,7 +11,6 @@ from model_optimizer.bench.run import measure
 from model_optimizer.bench.target import Target
 from model_optimizer.core import (
     Artifact,
-    Candidate,
     Check,
     Engine,
     Finding,
@@ -32,7 +31,7 @@ from model_optimizer.core import (
 )
 from model_optimizer.diagnose import explained
 from model_optimizer.doctor import examine
-from model_optimizer.planner import Options, Pick, Question
+from model_optimizer.planner import Options, Question
 from model_optimizer.serve import ServerHandle, start
 from model_optimizer.system import environments, files, making, models, telemetry
 from model_optimizer.system import probe as probing
@@ -89,7 +88,7 @@ class Wiring:
             verify=self._verify,
             serve=self._serve,
             measure=self._measure,
-            pick=_pick,
+            pick=planner.pick,
             report=_report,
         )
 
@@ -125,18 +124,12 @@ class Wiring:
             if scheme.weight_number == scheme.activation_number == "float"
         }
 
+        by_tools = paths.finder(self._model, checkpoint, self._kit.tools)
+
         def find(scheme: str, form: str) -> tuple[str, ...] | None:
             if form == checkpoint.format and checkpoint.scheme in plain and scheme in plain:
                 return ()
-            found = paths.paths(
-                checkpoint.task,
-                scheme,
-                checkpoint.format,
-                (form,),
-                self._kit.tools,
-                have_scheme=checkpoint.scheme,
-            )
-            return tuple(hop.tool for hop in found[0]) if found else None
+            return by_tools(scheme, form)
 
         return find
 
@@ -209,10 +202,6 @@ def _unchanged(artifact: Artifact) -> bool:
     """The content is what its digest says; a folder or file that is gone is not."""
     path = Path(artifact.path)
     return path.exists() and models.content_digest(path) == artifact.digest
-
-
-def _pick(candidates: Sequence[Candidate], slo: Slo) -> Pick:
-    return planner.pick(candidates, slo)
 
 
 def _report(record: Record) -> dict[str, str]:
