@@ -7,8 +7,11 @@ Runs on a GPU machine with vLLM on its path; needs nothing of ours. A line of ST
     {"id": "qwen3-8b", "model": "Qwen/Qwen3-8B", "config": {...}, "flags": ["--max-model-len", "8192"],
      "loads": [[1024, 128, 1, 4]]}
 
-where a load is prompt tokens, output tokens, concurrency and requests, and may be left out. Prompts are
-random token ids, so no tokenizer is needed. A result holds every log line that speaks of memory, tokens or
+where a load is prompt tokens, output tokens, concurrency and requests, and may be left out. One may also be
+an object with `prompt_tokens`, `output_tokens` (a number, or [least, most] drawn evenly), `requests` and
+`concurrency` or `qps` (an open loop, Poisson), `shared_prefix` (tokens that all prompts begin with) and
+`embed` (true: /v1/embeddings). `env` of a line is added to the environment. Prompts are random token ids,
+so no tokenizer is needed. A result holds every log line that speaks of memory, tokens or
 graphs, the numbers read from them, seconds to ready, and per load the times of each request. Lines of STARTS
 whose id is in RESULTS already are skipped, so that a killed run goes on where it stopped; one that would
 not end in time is not begun. Each server has a process group of its own and is stopped by its id.
@@ -41,6 +44,7 @@ ENVIRONMENT = os.environ | {
 KEPT = re.compile(
     r"GiB|KV cache|[Gg]raph|max_num|block size|attention backend|Error|Chunked prefill|Using \w+ "
 )
+RANKS = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 NUMBERS = {
     "kv_cache_tokens": r"KV cache size: ([\d,]+) tokens",
     "available_kv_cache_gib": r"Available KV cache memory: ([-\d.]+) GiB",
@@ -98,7 +102,11 @@ def measure(start: dict, end: float) -> dict:
         began = time.monotonic()
         with log.open("w") as out:
             server = subprocess.Popen(
-                command, stdout=out, stderr=out, env=ENVIRONMENT, start_new_session=True
+                command,
+                stdout=out,
+                stderr=out,
+                env=ENVIRONMENT | start.get("env", {}),
+                start_new_session=True,
             )
         try:
             ready = wait(server, min(end, began + 240))
@@ -110,7 +118,7 @@ def measure(start: dict, end: float) -> dict:
             }
             if ready:
                 vocabulary = start["config"].get("vocab_size", 1000)
-                result["loads"] = [asyncio.run(load(vocabulary, *one)) for one in start.get("loads", [])]
+                result["loads"] = [run(vocabulary, one, end) for one in start.get("loads", [])]
             lines = log.read_text(errors="replace").replace(folder, "MODEL").splitlines()
             result["lines"] = [line[-400:] for line in lines if KEPT.search(line)][:120]
             if not ready:
@@ -147,48 +155,109 @@ def stop(server: subprocess.Popen) -> None:
     time.sleep(1.0)
 
 
-async def load(vocabulary: int, prompt: int, output: int, concurrency: int, requests: int) -> dict:
-    """A closed loop. Times in milliseconds: first token and time per output token of each request."""
-    import aiohttp
+def run(vocabulary: int, asked: list | dict, end: float) -> dict:
+    """One load; what went wrong with it is its result, and the loads after it still run."""
+    if isinstance(asked, list):
+        names = ("prompt_tokens", "output_tokens", "concurrency", "requests")
+        asked = dict(zip(names, asked, strict=True))
+    if time.monotonic() > end:
+        return {**asked, "error": "no time left"}
+    try:
+        return asyncio.run(load(vocabulary, asked))
+    except Exception as error:  # noqa: BLE001 - a server may fail in any way
+        return {**asked, "error": f"{type(error).__name__}: {error}"[:300]}
 
-    queue, dice = iter(range(requests)), random.Random(time.time_ns())
-    seen: list[tuple[float, float]] = []
-    body = {"model": "m", "max_tokens": output, "temperature": 0, "ignore_eos": True, "stream": True}
-    body["return_token_ids"] = True
 
-    async def client(session: aiohttp.ClientSession) -> None:
-        for _ in queue:
-            ids = [dice.randrange(3, vocabulary - 3) for _ in range(prompt)]
-            sent = time.perf_counter()
-            first = last = 0.0
-            async with session.post(
-                f"http://127.0.0.1:{PORT}/v1/completions", json=body | {"prompt": ids}
-            ) as answer:
-                answer.raise_for_status()
+class Sender:
+    """Sends requests of one load and keeps their times in seconds: due, sent, first, last, output tokens."""
+
+    def __init__(self, session, vocabulary: int, asked: dict) -> None:
+        self.session, self.vocabulary, self.asked = session, vocabulary, asked
+        self.dice = random.Random(time.time_ns())
+        self.shared = self._ids(asked.get("shared_prefix", 0))
+        self.seen: list[tuple[float, float, float, float, int]] = []
+
+    def _ids(self, count: int) -> list[int]:
+        return [self.dice.randrange(3, self.vocabulary - 3) for _ in range(count)]
+
+    def bodies(self) -> list[tuple[dict, int]]:
+        """All requests of the load, made before it begins, with the output tokens of each."""
+        asked, found = self.asked, []
+        for _ in range(asked["requests"]):
+            ids = self.shared + self._ids(asked["prompt_tokens"] - len(self.shared))
+            if asked.get("embed"):
+                found.append(({"model": "m", "input": ids}, 0))
+                continue
+            output = asked["output_tokens"]
+            output = self.dice.randint(*output) if isinstance(output, list) else output
+            body = {"model": "m", "prompt": ids, "max_tokens": output, "temperature": 0}
+            body |= {"ignore_eos": True, "stream": True, "return_token_ids": True}
+            found.append((body, output))
+        return found
+
+    async def send(self, body: dict, output: int, due: float | None = None) -> None:
+        sent = time.perf_counter()
+        first = last = 0.0
+        path = "embeddings" if self.asked.get("embed") else "completions"
+        async with self.session.post(f"http://127.0.0.1:{PORT}/v1/{path}", json=body) as answer:
+            answer.raise_for_status()
+            if self.asked.get("embed"):
+                await answer.read()
+                first = last = time.perf_counter()
+            else:
                 async for chunk in answer.content.iter_any():
                     if b'"choices"' in chunk:
                         last = time.perf_counter()
                         first = first or last
-            seen.append(((first - sent) * 1e3, (last - first) * 1e3 / max(output - 1, 1)))
+        self.seen.append((due or sent, sent, first, last, output))
 
-    began = time.perf_counter()
+    async def closed(self, clients: int) -> None:
+        queue = iter(self.bodies())
+
+        async def client() -> None:
+            for body, output in queue:
+                await self.send(body, output)
+
+        await asyncio.gather(*(client() for _ in range(clients)))
+
+    async def opened(self, qps: float) -> None:
+        due, tasks, bodies = time.perf_counter(), [], self.bodies()
+        for body, output in bodies:
+            due = max(due + self.dice.expovariate(qps), 0.0)
+            await asyncio.sleep(max(0.0, due - time.perf_counter()))
+            tasks.append(asyncio.create_task(self.send(body, output, due)))
+        await asyncio.gather(*tasks)
+
+
+async def load(vocabulary: int, asked: dict) -> dict:
+    """Times in milliseconds: first token from when a request was due, time per output token, whole request.
+    Rates are over the time from the first request to the last answer."""
+    import aiohttp
+
     connector = aiohttp.TCPConnector(limit=0)
     async with aiohttp.ClientSession(connector=connector, timeout=aiohttp.ClientTimeout(120)) as session:
-        await asyncio.gather(*(client(session) for _ in range(concurrency)))
-    wall = time.perf_counter() - began
-    ttft, tpot = (sorted(values) for values in zip(*seen, strict=True))
-    return {
-        "prompt_tokens": prompt,
-        "output_tokens": output,
-        "concurrency": concurrency,
-        "requests": requests,
-        "ttft_ms_p50": round(ttft[len(ttft) // 2], 2),
-        "ttft_ms_p99": round(ttft[min(len(ttft) - 1, int(0.99 * len(ttft)))], 2),
-        "tpot_ms_p50": round(tpot[len(tpot) // 2], 3),
-        "tpot_ms_mean": round(sum(tpot) / len(tpot), 3),
-        "output_tokens_per_s": round(requests * output / wall, 1),
-        "wall_s": round(wall, 2),
-    }
+        sender = Sender(session, vocabulary, asked)
+        if asked.get("qps"):
+            await sender.opened(asked["qps"])
+        else:
+            await sender.closed(asked["concurrency"])
+    seen = sender.seen
+    wall = max(last for _, _, _, last, _ in seen) - min(sent for _, sent, _, _, _ in seen)
+    found = {**asked, "wall_s": round(wall, 3), "requests_per_s": round(len(seen) / wall, 3)}
+    found |= spread("e2e_ms", [(last - due) * 1e3 for due, _, _, last, _ in seen])
+    if asked.get("embed"):
+        return found
+    found |= spread("ttft_ms", [(first - due) * 1e3 for due, _, first, _, _ in seen])
+    found |= spread("tpot_ms", [(last - first) * 1e3 / max(n - 1, 1) for _, _, first, last, n in seen])
+    found["output_tokens_per_s"] = round(sum(n for *_, n in seen) / wall, 1)
+    return found
+
+
+def spread(name: str, values: list[float]) -> dict:
+    ordered = sorted(values)
+    ranks = {place: ordered[min(len(ordered) - 1, int(q * len(ordered)))] for place, q in RANKS.items()}
+    ranks["mean"] = sum(ordered) / len(ordered)
+    return {f"{name}_{place}": round(value, 3) for place, value in ranks.items()}
 
 
 if __name__ == "__main__":

@@ -1,13 +1,21 @@
 """How fast is this GPU: copies, matrix products at given shapes, and launches, in half a minute.
 
 Request: `shapes` [[outputs, inputs], ...], `tokens` [1, 16, ...], `formats` (`bf16`, `fp8`), `seconds`,
-`device` (`cuda`; `cpu` tries the script out). Result: `device`, `torch`, `capability`, `copy_bytes_per_s`,
-`products` {format: [[tokens, outputs, inputs, seconds], ...]}, `graph_launch_us`, `eager_launch_us`, `notes`.
+`device` (`cuda`; `cpu` tries the script out), `keep` (a file of JSON lines, or left out: what was measured on
+this device is written there at once, and read from there when the script runs again, so that a run that was
+stopped goes on). Result: `device`, `torch`, `capability`, `copy_bytes_per_s`, `products` {format: [[tokens,
+outputs, inputs, seconds], ...]}, `sustained` (the rate of a large product after seconds of work, as a share
+of its rate at first), `graph_launch_us`, `eager_launch_us`, `round_trip_us` (a graph of one small kernel, its
+number read by the host), `notes`.
+
+It runs by itself wherever PyTorch is: `python calibrate.py request.json result.json`.
 """
 
+import json
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +24,8 @@ from _contract import brief, fail, main, progress
 
 COPY_BYTES = 1 << 30
 LAUNCHES = 400
+ROUND_TRIPS = 200
+SUSTAINED_TOKENS = 8192
 LEAST_REPEATS, MOST_REPEATS = 3, 200
 LEAST_SECONDS, MOST_AT_ONCE = 1e-3, 50
 
@@ -31,32 +41,65 @@ def calibrate(request: dict[str, Any]) -> dict[str, Any]:
             [f"torch {torch.__version__} of {sys.executable}"],
             ["name the interpreter of an environment with a CUDA build of PyTorch: --python"],
         )
-    bench = Bench(torch, device, float(request.get("seconds", 30)))
+    name = torch.cuda.get_device_name() if device == "cuda" else "cpu"
+    bench = Bench(torch, device, float(request.get("seconds", 30)), Kept(request.get("keep"), name))
     notes: list[str] = []
     progress("copies", 0.0)
-    copy = bench.copy()
-    progress("launches", 0.1)
-    graph, eager = bench.launches(notes)
+    copy = bench.kept("copy", bench.copy)
+    progress("launches", 0.05)
+    launches = bench.kept("launches", lambda: bench.launches(notes))
     products = bench.products(request["shapes"], request["tokens"], request["formats"], notes)
+    progress("a large product for some seconds", 0.9)
+    sustained = bench.kept("sustained", lambda: bench.sustained(request["shapes"], notes))
     return {
-        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
+        "device": name,
         "capability": list(torch.cuda.get_device_capability()) if device == "cuda" else None,
         "torch": torch.__version__,
         "copy_bytes_per_s": copy,
         "products": products,
-        "graph_launch_us": graph,
-        "eager_launch_us": eager,
+        "sustained": sustained,
+        "graph_launch_us": launches["graph"],
+        "eager_launch_us": launches["eager"],
+        "round_trip_us": launches["round_trip"],
         "notes": notes,
     }
 
 
-class Bench:
-    """Times work on a device; a tenth of the time is for copies and launches, the rest for products."""
+class Kept:
+    """What was measured on one device, by name: in memory, and in a file of JSON lines when one is named."""
 
-    def __init__(self, torch: Any, device: str, seconds: float) -> None:
-        self.torch, self.device = torch, device
-        self.end = time.perf_counter() + seconds
+    def __init__(self, path: str | None, device: str) -> None:
+        self.path, self.device = path, device
+        self.found: dict[str, Any] = {}
+        lines = Path(path).read_text("utf-8").splitlines() if path and Path(path).is_file() else []
+        for line in lines:
+            try:
+                row = json.loads(line)
+            except ValueError:  # the last line of a run that was stopped
+                continue
+            if row["device"] == device:
+                self.found[row["name"]] = row["value"]
+
+    def keep(self, name: str, value: Any) -> None:
+        self.found[name] = value
+        if self.path:
+            with Path(self.path).open("a", encoding="utf-8") as out:
+                out.write(json.dumps({"device": self.device, "name": name, "value": value}) + "\n")
+
+
+class Bench:
+    """Times work on a device; a fifth of the time is for all else, the rest for products."""
+
+    def __init__(self, torch: Any, device: str, seconds: float, known: Kept) -> None:
+        self.torch, self.device, self.known = torch, device, known
+        self.end = time.perf_counter() + seconds * 0.9
         self.seconds = seconds
+
+    def kept(self, name: str, measure: Callable[[], Any]) -> Any:
+        """What is known of `name`, else what is measured now."""
+        if name not in self.known.found:
+            self.known.keep(name, measure())
+        return self.known.found[name]
 
     def copy(self) -> float:
         """Bytes read and written a second by a copy that no cache holds."""
@@ -68,8 +111,8 @@ class Bench:
         target = torch.empty_like(source)
         return 2 * size / self.best(lambda: target.copy_(source), self.seconds * 0.03)
 
-    def launches(self, notes: list[str]) -> tuple[float | None, float | None]:
-        """Microseconds of one small kernel: inside a graph, and launched by itself."""
+    def launches(self, notes: list[str]) -> dict[str, float | None]:
+        """Microseconds of one small kernel: inside a graph, launched by itself, and read by the host."""
         torch = self.torch
         small = torch.zeros(256, device=self.device)
 
@@ -77,19 +120,55 @@ class Bench:
             for _ in range(LAUNCHES):
                 small.add_(1)
 
-        eager = self.best(many, self.seconds * 0.03) / LAUNCHES * 1e6
+        eager = self.best(many, self.seconds * 0.02) / LAUNCHES * 1e6
         if self.device != "cuda":
-            return None, eager
+            return {"graph": None, "eager": eager, "round_trip": None}
         try:
             graph = torch.cuda.CUDAGraph()
             many()
             torch.cuda.synchronize()
             with torch.cuda.graph(graph):
                 many()
-            return self.best(graph.replay, self.seconds * 0.03) / LAUNCHES * 1e6, eager
+            in_graph = self.best(graph.replay, self.seconds * 0.02) / LAUNCHES * 1e6
+            return {"graph": in_graph, "eager": eager, "round_trip": self._round_trip(small)}
         except Exception as error:  # noqa: BLE001 - a driver may refuse to capture in any way
             notes.append(f"no CUDA graph could be captured: {brief(error)}")
-            return None, eager
+            return {"graph": None, "eager": eager, "round_trip": None}
+
+    def _round_trip(self, small: Any) -> float:
+        """Microseconds, by the host's clock, from the start of a graph until its number is on the host."""
+        torch = self.torch
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            small.add_(1)
+        taken: list[float] = []
+        for _ in range(ROUND_TRIPS):
+            begun = time.perf_counter()
+            graph.replay()
+            small.cpu()
+            taken.append(time.perf_counter() - begun)
+        return sorted(taken)[len(taken) // 2] * 1e6
+
+    def sustained(self, shapes: list[list[int]], notes: list[str]) -> float | None:
+        """A server never rests: the rate of a large product in the last second of several, as a share of
+        that after a pause. None where it could not be measured."""
+        if self.device != "cuda":
+            return None
+        outputs, inputs = max(shapes, key=lambda shape: shape[0] * shape[1])
+        try:
+            work = self._product("bf16", outputs, inputs, SUSTAINED_TOKENS)
+            self._once(work)
+            time.sleep(1.0)
+            fresh = sorted(self._once(work) for _ in range(5))[2]
+            taken: list[float] = []
+            begun = time.perf_counter()
+            while time.perf_counter() - begun < self.seconds * 0.08:
+                taken.append(self._once(lambda: [work() for _ in range(10)]) / 10)
+            last = sorted(taken[len(taken) // 2 :])
+            return min(1.0, fresh / last[len(last) // 2])
+        except Exception as error:  # noqa: BLE001 - memory may be short in any way
+            notes.append(f"no steady rate: {brief(error)}")
+            return None
 
     def products(
         self, shapes: list[list[int]], tokens: list[int], formats: list[str], notes: list[str]
@@ -100,15 +179,19 @@ class Bench:
             if time.perf_counter() > self.end:
                 notes.append(f"the time was up after {number} of {len(todo)} products")
                 break
-            progress(f"{name} {count} x {inputs} x {outputs}", 0.1 + 0.9 * number / len(todo))
+            progress(f"{name} {count} x {inputs} x {outputs}", 0.1 + 0.8 * number / len(todo))
             left = (self.end - time.perf_counter()) / (len(todo) - number)
+            place = f"{name} {count} {outputs} {inputs}"
             try:
-                took = self.best(self._product(name, outputs, inputs, count), left * 0.8)
+                took = self.kept(place, partial(self._timed, name, outputs, inputs, count, left * 0.8))
             except Exception as error:  # noqa: BLE001 - a format may be missing in any way
                 notes.append(f"{name} {count} x {inputs} x {outputs}: {brief(error)}")
                 continue
             found.setdefault(name, []).append([count, outputs, inputs, took])
         return found
+
+    def _timed(self, name: str, outputs: int, inputs: int, tokens: int, seconds: float) -> float:
+        return self.best(self._product(name, outputs, inputs, tokens), seconds)
 
     def _product(self, name: str, outputs: int, inputs: int, tokens: int) -> Callable[[], Any]:
         torch = self.torch
