@@ -1,0 +1,159 @@
+"""A search for the best settings: the space, what was tried, what was proven, what each setting gave."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+from .measurement import LoadPoint
+from .plan import Plan
+
+Objective = Literal["goodput", "energy", "cost"]
+TrialState = Literal["measured", "aborted", "failed", "pruned"]
+Decision = Literal["better", "worse", "undecided"]
+Settings = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Knob:
+    """One dimension of the space. `name` is the engine's word, or `scheme` for the number format.
+
+    `values` hold `default`, which is what the plan has; an empty value leaves the setting to the engine.
+    """
+
+    name: str
+    values: tuple[str, ...]
+    default: str
+    because: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """How good a trial was. `value` is what the objective asks for, larger is better.
+
+    `goodput_per_s` are requests a second within the SLO, the best of the levels, which `level` names.
+    `signal` tells trials of equal value apart: it goes on where goodput has become 0. `tokens_per_joule`
+    is None where energy could not be read.
+    """
+
+    value: float
+    signal: float
+    goodput_per_s: float
+    level: str
+    output_tokens_per_s: float | None = None
+    tokens_per_joule: float | None = None
+    cost_per_million: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One start of one server. `settings` are those of the knobs, whole.
+
+    `pruned` ones were not started, `aborted` ones were hopeless after the short probe, `failed` ones did not
+    start or broke under load; `reference` is the error's. `seconds` is what it took, the start included.
+    """
+
+    number: int
+    state: TrialState
+    settings: Settings
+    proposed_by: str
+    predicted: float | None = None
+    score: Score | None = None
+    points: tuple[LoadPoint, ...] = ()
+    kv_cache_tokens: int | None = None
+    kv_cache_tokens_predicted: int | None = None
+    because: str | None = None
+    reference: str | None = None
+    start_s: float | None = None
+    seconds: float | None = None
+    worker: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duel:
+    """Two arms measured in turn, each run a start of its own: the ratio b/a of the objective at 95 %.
+
+    `runs_needed` is how many of each arm would decide at the spread that was seen; None when decided.
+    """
+
+    a: Settings
+    b: Settings
+    a_values: tuple[float, ...]
+    b_values: tuple[float, ...]
+    ratio: float | None
+    interval: tuple[float, float] | None
+    decision: Decision
+    because: str
+    runs_needed: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contribution:
+    """What is lost when one setting of the winner is put back: `verdict` compares winner (b) with it (a)."""
+
+    name: str
+    value: str
+    back_to: str
+    verdict: Duel
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prior:
+    """What an earlier study found for some settings, as a ratio to that study's default."""
+
+    settings: Settings
+    ratio: float
+    study: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Study:
+    """`plan` is the default. `winner` is None when nothing was proven better: the default then stays."""
+
+    plan: Plan
+    objective: Objective
+    levels: tuple[float, ...]
+    knobs: tuple[Knob, ...]
+    combinations: int
+    trials: tuple[Trial, ...] = ()
+    finals: tuple[Duel, ...] = ()
+    contributions: tuple[Contribution, ...] = ()
+    pareto: tuple[int, ...] = ()
+    winner: Plan | None = None
+    because: str | None = None
+    predicted_error: float | None = None
+    seed: int = 0
+    started: str | None = None
+    finished: str | None = None
+    host_digest: str | None = None
+    host_name: str | None = None
+    notes: tuple[str, ...] = ()
+    unverified: tuple[str, ...] = ()
+
+    @property
+    def default(self) -> dict[str, str]:
+        return {knob.name: knob.default for knob in self.knobs}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lock:
+    """What a tuned deployment was measured on: `mopt plan --check` compares it with a machine later.
+
+    `versions` are of the engine and what it stands on, by package name.
+    """
+
+    plan: Plan
+    plan_digest: str
+    gpu: str | None
+    gpus: int
+    driver: str | None
+    image: str | None
+    engine: str
+    engine_version: str | None
+    versions: Mapping[str, str] = field(default_factory=dict[str, str])
+    value: float | None = None
+    ratio: float | None = None
+    interval: tuple[float, float] | None = None
+    objective: Objective = "goodput"
+    date: str | None = None
+
