@@ -19,6 +19,7 @@ from model_optimizer.facts import (
     formats,
     gpus,
     memory,
+    metrics,
     models,
     prices,
     read,
@@ -57,6 +58,11 @@ TABLES: dict[Path, dict[str, type[Fact]]] = {
     },
     COMPATIBILITY / "vllm_flags.toml": {"flag": vllm.FlagFact},
     COMPATIBILITY / "vllm_metrics.toml": {"metric": vllm.MetricFact},
+    **{
+        FOLDER / f"metrics/{e}.toml": {"metric": metrics.Metric, "page": metrics.Page}
+        for e in metrics.engines()
+    },
+    FOLDER / "metrics/xids.toml": {"xid": metrics.Xid},
     COMPATIBILITY / "vllm_notes.toml": {"note": vllm.NoteFact},
     COMPATIBILITY / "tensorrt_rules.toml": {"rule": tensorrt.TensorrtRule},
     COMPATIBILITY / "tensorrt_llm_rules.toml": {"rule": tensorrt_llm.TensorrtLlmRule},

@@ -12,8 +12,7 @@ from time import perf_counter
 from typing import Any, Literal
 
 from model_optimizer.core import UsageError
-
-from . import processes
+from model_optimizer.system import processes
 
 POWERCAP = Path("/sys/class/powercap")
 
