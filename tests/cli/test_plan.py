@@ -187,7 +187,7 @@ def test_explain_shows_constraint_formula_numbers_and_conclusion() -> None:
         ("h100", "command", "vllm serve"),
         ("h100", "vllm", "vllm serve"),
         ("h100", "docker", "docker run"),
-        ("gtx 1070", "ollama", "FROM "),
+        ("gtx 1070", "ollama", "# start"),
         ("gtx 1070", "llama-server", "# first: "),
     ],
 )
@@ -201,9 +201,26 @@ def test_emit_prints_the_command_alone(gpu: str, form: str, start: str) -> None:
 
 def test_emit_for_another_engine_is_refused() -> None:
     with pytest.raises(UsageError, match="the plan is for vllm"):
-        run(QWEN, "--gpu", "h100", "--emit", "sglang")
-    done = run(QWEN, "--gpu", "h100", "--engine", "sglang", "--emit", "sglang")
-    assert done.stdout.startswith("python3 -m sglang.launch_server")
+        run(QWEN, "--gpu", "h100", "--engine", "vllm", "--emit", "sglang")
+
+
+@pytest.mark.parametrize(
+    ("form", "start"),
+    [
+        ("sglang", "python3 -m sglang.launch_server"),
+        ("trtllm-serve", "trtllm-serve "),
+        ("llama-server", "# first: "),
+        ("ollama", "# start the server with OLLAMA_NUM_PARALLEL="),
+    ],
+)
+def test_a_form_of_one_engine_asks_for_that_engine(form: str, start: str) -> None:
+    assert run(QWEN, "--gpu", "h100", "--emit", form).stdout.startswith(start)
+
+
+def test_variables_of_the_environment_stand_before_the_command() -> None:
+    words = (QWEN, "--gpu", "h100", "--env", "VLLM_LOGGING_LEVEL=DEBUG")
+    assert run(*words, "--emit", "command").stdout.startswith("VLLM_LOGGING_LEVEL=DEBUG vllm serve")
+    assert "-e VLLM_LOGGING_LEVEL=DEBUG" in run(*words, "--emit", "docker").stdout
 
 
 def test_a_shell_line_is_quoted_and_keeps_the_home_folder() -> None:
@@ -258,6 +275,12 @@ def test_a_recorded_host_decides_gpu_memory_and_driver(tmp_path: Path) -> None:
         (["--gpu", "h100", "--scheme", "int3"], 2, "no scheme `int3`"),
         (["--gpu", "h100", "--prices", "/nowhere.toml"], 2, "not a price file"),
         (["--gpu", "h100", "--gpus", "2xa10"], 2, "--gpus says"),
+        (["--gpu", "h100", "--vram", "0"], 2, "--vram must be above zero"),
+        (["--gpu", "h100", "--vram", "200GiB"], 2, "more than the memory"),
+        (["--gpu", "h100", "--reserve", "90GiB"], 2, "nothing of H100 SXM5 80GB is left"),
+        (["--gpu", "h100", "--block-size", "7"], 2, "multiple of 16"),
+        (["--gpu", "h100", "--kv-cache-dtype", "fp7"], 2, "no KV cache format `fp7`"),
+        (["--gpu", "h100", "--texts", "2"], 2, "one prompt a request"),
         (["--gpu", "h100", "--shared-prefix", "600"], 2, "longer than prompts"),
         (["--host", str(HOSTS / "no-gpu.json")], 3, "no GPU here"),
     ],

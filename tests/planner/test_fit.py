@@ -166,6 +166,10 @@ note: a note
         (("--gpu", "h100", "--max-model-len", "99999"), UsageError, "above the limit"),
         (("--gpu", "h100", "--gpu-memory-utilization", "1.5"), UsageError, "a share up to 1"),
         (("--gpu", "h100", "--gpu-memory-utilization", "0"), UsageError, "above zero"),
+        (("--gpu", "h100", "--vram", "0"), UsageError, "above zero"),
+        (("--gpu", "h100", "--vram", "200GiB"), UsageError, "more than the memory"),
+        (("--gpu", "h100", "--reserve", "90GiB"), UsageError, "leaves nothing"),
+        (("--gpu", "h100", "--block-size", "7"), UsageError, "no attention backend"),
         (
             ("--gpu", "h100", "--gpu-memory-utilization", "0.9", "--vram", "8GiB"),
             UsageError,

@@ -106,7 +106,7 @@ def test_a_container_publishes_its_port_on_this_machine_alone() -> None:
         ("rtx 4090", False, "580.95.05", "vllm/vllm-openai:v0.33.0", {}),
         ("rtx 4090", False, "550.54.15", "vllm/vllm-openai:v0.33.0-cu129", {}),
         ("rtx 4090", False, None, "vllm/vllm-openai:v0.33.0", {}),
-        ("h100", True, "470.82.01", "vllm/vllm-openai:v0.33.0", {"VLLM_ENABLE_CUDA_COMPATIBILITY": "1"}),
+        ("h100", True, "535.183.01", "vllm/vllm-openai:v0.33.0", {"VLLM_ENABLE_CUDA_COMPATIBILITY": "1"}),
     ],
 )
 def test_the_image_is_one_that_the_driver_runs(
@@ -116,6 +116,28 @@ def test_the_image_is_one_that_the_driver_runs(
     offer = vllm.offer(read(QWEN).spec, here, "0.33.0")
     assert (offer.image, dict(offer.env)) == (image, env)
     assert offer.broken is None
+
+
+def test_forward_compatibility_does_not_reach_back_for_ever() -> None:
+    offer = vllm.offer(read(QWEN).spec, site("h100", (9, 0), "470.82.01", server=True), "0.33.0")
+    assert offer.broken
+    assert offer.broken.name == "driver"
+
+
+def test_a_model_in_a_relative_folder_is_mounted_at_an_absolute_one() -> None:
+    words = llama_cpp.container(made("llama_cpp", None, checkpoint="./m-Q8_0.gguf"))
+    assert "./m-Q8_0.gguf:/models/m-Q8_0.gguf:ro" in words
+    assert words[words.index("--model") + 1] == "/models/m-Q8_0.gguf"
+
+
+def test_a_modelfile_has_the_context_of_one_request() -> None:
+    settings = tuple(
+        Setting(name=name, value=value, because="test", source="derived")
+        for name, value in (("ctx-size", "16384"), ("parallel", "8"), ("n-gpu-layers", "37"))
+    )
+    text = llama_cpp.modelfile(made("llama_cpp", None, settings=settings))
+    assert "PARAMETER num_ctx 2048\nPARAMETER num_gpu 37" in text
+    assert "OLLAMA_NUM_PARALLEL=8" in text
 
 
 def test_a_driver_that_runs_nothing_is_named() -> None:

@@ -1,14 +1,18 @@
 """Options that say what a model is served on and how, alike in every command that plans for GPUs."""
 
+import functools
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, cast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
 from model_optimizer.cli.options import BytesType, PositiveFloat, together
 from model_optimizer.core import UsageError
+
+if TYPE_CHECKING:
+    from model_optimizer.core import GpuMemory
 
 
 class EngineType(click.ParamType[Any]):
@@ -131,3 +135,79 @@ def gpu_name(gpu: str | None, gpus: tuple[int, str | None] | None) -> str | None
     if gpu and inner and gpu.strip().lower() != inner.strip().lower():
         raise UsageError(f"--gpu says `{gpu}`, --gpus says `{inner}`", hint=("name it once",))
     return gpu or inner
+
+
+Dtype = Literal["bf16", "fp16", "fp32"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the options of `gpu`, `parallel` and `engine` say together. None: it was not said.
+
+    `gpus` is (count, name), `engine` (name, version); `vram` and `reserve` are bytes.
+    """
+
+    gpu: str | None
+    gpus: tuple[int, str | None] | None
+    vram: int | None
+    reserve: int | None
+    tp: int | None
+    pp: int | None
+    dp: int | None
+    engine: tuple[str, str | None] | None
+    scheme: str | None
+    dtype: Dtype | None
+    kv_cache_dtype: str
+    max_model_len: int | None
+    max_num_seqs: int | None
+    max_num_batched_tokens: int | None
+    gpu_memory_utilization: float | None
+    block_size: int | None
+    enforce_eager: bool
+    env: Mapping[str, str]
+
+    @property
+    def gpu_name(self) -> str | None:
+        return gpu_name(self.gpu, self.gpus)
+
+
+def asked(command: Callable[..., None]) -> Callable[..., None]:
+    """All options of a placement, handed to the command as one `Asked`. UsageError for impossible numbers."""
+    names = [field.name for field in fields(Asked)]
+
+    @functools.wraps(command)
+    def collected(**values: Any) -> None:
+        given = {name: values.pop(name) for name in names}
+        given["dtype"] = None if given["dtype"] == "auto" else given["dtype"]
+        found = Asked(**given)
+        _possible(found)
+        command(asked=found, **values)
+
+    return together(gpu, parallel, engine)(collected)
+
+
+def _possible(found: Asked) -> None:
+    share, budget, block = found.gpu_memory_utilization, found.vram, found.block_size
+    if share is not None and budget is not None:
+        raise UsageError(
+            "--vram and --gpu-memory-utilization both set the budget", hint=("leave one of them out",)
+        )
+    if share is not None and share > 1:
+        raise UsageError(f"--gpu-memory-utilization is a share up to 1, not {share:g}")
+    if budget == 0:
+        raise UsageError("--vram must be above zero", hint=("for example --vram 8GiB",))
+    if block is not None and block not in (1, 8) and block % 16:
+        raise UsageError(
+            f"--block-size {block} is taken by no attention backend",
+            hint=("pass a multiple of 16; by default the engine chooses",),
+        )
+
+
+def within(memory: "GpuMemory", found: Asked) -> "GpuMemory":
+    """The same GPU. UsageError when more of it is asked for than it has."""
+    have = f"it has {memory.total_bytes / 2**30:.2f} GiB"
+    if found.vram is not None and found.vram > memory.total_bytes:
+        raise UsageError(f"--vram is more than the memory of {memory.name}", cause=(have,))
+    if found.reserve is not None and found.reserve >= memory.total_bytes:
+        raise UsageError(f"--reserve leaves nothing of {memory.name}", cause=(have,))
+    return memory

@@ -2,7 +2,7 @@
 
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from model_optimizer.cli.render import printable
 from model_optimizer.core import Estimate, Plan, Rejection, Spread
@@ -47,7 +47,7 @@ def infeasible_text(plan: Plan, *, explain: bool = False) -> str:
         short = f", short by {amount} {unit}".rstrip()
     lines = [
         f"NO FEASIBLE PLAN for {plan.model} on {plan.gpus} x {plan.gpu}",
-        f"  {plan.binding} binds{short}",
+        f"  {_binding(plan.binding)}{short}",
     ]
     lines += [f"  {note}" for note in plan.notes[:1]]
     broken = [link for link in plan.links if link.holds is False]
@@ -62,6 +62,10 @@ def infeasible_text(plan: Plan, *, explain: bool = False) -> str:
     lines += ["", "Rejected:", *_rejected(plan.rejected, every=explain)]
     lines += ["", *(f"note: {note}" for note in plan.notes[1:])] if plan.notes[1:] else []
     return _text(lines)
+
+
+def _binding(name: str | None) -> str:
+    return "the number of GPUs binds" if name == "gpus" else f"{name} binds"
 
 
 def notebook(plan: Plan) -> list[str]:
@@ -90,12 +94,17 @@ def notebook(plan: Plan) -> list[str]:
     return lines
 
 
-def shell_text(command: Sequence[str] | str, prepare: Sequence[Sequence[str]] = ()) -> str:
-    """A command to paste. What must be done before stands above it as comments."""
+def shell_text(
+    command: Sequence[str] | str,
+    prepare: Sequence[Sequence[str]] = (),
+    env: Mapping[str, str] | None = None,
+) -> str:
+    """A command to paste, its environment before it. What must be done first stands above it as comments."""
     if isinstance(command, str):
         return command
     lines = [f"# first: {shell_line(words)}" for words in prepare]
-    return "\n".join([*lines, shell_line(command)]) + "\n"
+    variables = [f"{name}={shlex.quote(value)}" for name, value in (env or {}).items()]
+    return "\n".join([*lines, " ".join([*variables, shell_line(command)])]) + "\n"
 
 
 def shell_line(words: Sequence[str]) -> str:

@@ -135,11 +135,18 @@ def served_name(plan: Plan) -> str:
 
 
 def docker(plan: Plan, image: str, inner: Sequence[str], port: int, *, gpus: int) -> tuple[str, ...]:
-    """`docker run` on 127.0.0.1 with the model's cache mounted; the port is published there alone."""
+    """`docker run` on 127.0.0.1 with the model's cache mounted; the port is published there alone.
+
+    What lies in a folder is mounted under the path it has; a relative one under /models.
+    """
     words = ["docker", "run", "--rm", "--ipc=host", "--gpus", "all" if gpus > 1 else "device=0"]
     words += ["-p", f"127.0.0.1:{port}:{port}", "-v", "~/.cache/huggingface:/root/.cache/huggingface"]
     if is_folder(plan.checkpoint):
-        words += ["-v", f"{plan.checkpoint}:{plan.checkpoint}:ro"]
+        inside = plan.checkpoint
+        if not inside.startswith("/"):
+            inside = f"/models/{PurePath(inside).name}"
+        words += ["-v", f"{plan.checkpoint}:{inside}:ro"]
+        inner = [inside if word == plan.checkpoint else word for word in inner]
     for name, value in plan.env.items():
         words += ["-e", f"{name}={value}"]
     return (*words, image, *inner)

@@ -54,11 +54,13 @@ def container(plan: Plan, port: int = 8000) -> tuple[str, ...]:
 
 
 def modelfile(plan: Plan) -> str:
-    """An Ollama Modelfile of the plan."""
-    lines = [f"FROM {plan.checkpoint}"]
-    for name, parameter in (("ctx-size", "num_ctx"), ("n-gpu-layers", "num_gpu")):
-        if value := plan.setting(name):
-            lines.append(f"PARAMETER {parameter} {value}")
+    """An Ollama Modelfile of the plan. There the context is of one request, and slots are the server's."""
+    slots = int(plan.setting("parallel") or 1)
+    lines = [f"# start the server with OLLAMA_NUM_PARALLEL={slots}", f"FROM {plan.checkpoint}"]
+    if context := plan.setting("ctx-size"):
+        lines.append(f"PARAMETER num_ctx {int(context) // slots}")
+    if layers := plan.setting("n-gpu-layers"):
+        lines.append(f"PARAMETER num_gpu {layers}")
     return "\n".join(lines) + "\n"
 
 

@@ -55,9 +55,13 @@ VALUES = (
     "dtype", "max-model-len", "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization",
     "quantization", "kv-cache-dtype", "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size",
     "block-size", "kv-offloading-size", "runner", "task", "reasoning-parser", "tool-call-parser",
-    "hf-overrides", "rope-scaling", "max-cudagraph-capture-size", "generation-config",
+    "hf-overrides", "rope-scaling", "max-cudagraph-capture-size", "generation-config", "stream-interval",
+    "api-server-count", "long-prefill-token-threshold", "speculative-config", "attention-backend",
+    "performance-mode", "scheduler-cls", "load-format",
 )  # fmt: skip
 SWITCHES = ("enforce-eager", "enable-expert-parallel", "enable-auto-tool-choice", "enable-reasoning")
+EITHER_WAY = ("async-scheduling", "enable-prefix-caching", "enable-chunked-prefill")
+"""Switches that are on by themselves in most releases: `1` asks for them, `0` forbids them."""
 
 
 def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]:
@@ -166,6 +170,9 @@ def _arguments(plan: Plan, host: str, port: int) -> list[str]:
     for name in VALUES:
         if name in given:
             words += [take(version, f"--{name}"), given[name]]
+    for name in EITHER_WAY:
+        if name in given:
+            words.append(take(version, f"--{name}").replace("--", "--no-" if given[name] == "0" else "--", 1))
     return words + [take(version, f"--{name}") for name in SWITCHES if given.get(name) == "1"]
 
 
@@ -213,8 +220,9 @@ def _image(
     if variant.holds:
         says = f"{variant.says}: the variant -cu129, since {plain.says}"
         return f"{name}-cu129", "12.9", Link(name="driver", holds=True, says=says, source=CU129_SOURCE), {}
-    if site.server:
-        rule = drivers.rule("forward-compatibility")
+    rule = drivers.rule("forward-compatibility")
+    old = rule.oldest_driver is not None and key(site.driver or "0") < key(rule.oldest_driver)
+    if site.server and not old:
         says = f"{plain.says}; on server GPUs the image's compatibility libraries help: {rule.rule}"
         link = Link(name="driver", holds=True, says=says, source=rule.source[0])
         return name, cuda, link, {"VLLM_ENABLE_CUDA_COMPATIBILITY": "1"}

@@ -46,12 +46,16 @@ class DriverBranch(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DriverRule(Fact):
-    """One rule in words, with the names that checks look it up by."""
+    """One rule in words, with the names that checks look it up by.
+
+    `oldest_driver` is the oldest branch that it helps, None where that was not found.
+    """
 
     id: str
     rule: str
     applies_to: tuple[str, ...] = ()
     not_on: tuple[str, ...] = ()
+    oldest_driver: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,11 @@ from model_optimizer.planner.decide import Functions, PlanQuestion, Wishes
 from model_optimizer.planner.memory import card
 
 ENGINES = "model_optimizer.engines"
-SAME = {"trtllm-serve": "tensorrt_llm", "llama-server": "llama_cpp", "tensorrt-rtx": "tensorrt_rtx"}
+FORMS = {
+    "ollama": "llama_cpp", "vllm": "vllm", "sglang": "sglang", "trtllm-serve": "tensorrt_llm",
+    "llama-server": "llama_cpp", "tensorrt": "tensorrt", "tensorrt-rtx": "tensorrt_rtx",
+}  # fmt: skip
+"""The engine of each form of a command that only one engine has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +224,11 @@ def engine_name(text: str) -> str:
     return spelled(text).replace(".", "_")
 
 
+def implied(form: str | None) -> str | None:
+    """The engine that a form of the command asks for; None when any engine has it."""
+    return FORMS.get(form or "")
+
+
 def emitted(plan: Plan, form: str) -> tuple[str, ...] | str:
     """The command of a plan in one form; a text for `ollama`. UsageError when it is for another engine."""
     engine = plugins.load(ENGINES, plan.engine)
@@ -234,7 +243,7 @@ def emitted(plan: Plan, form: str) -> tuple[str, ...] | str:
         if not hasattr(engine, "container"):
             raise UsageError(f"there is no image of {plan.engine} in the facts")
         return engine.container(plan, 8000)
-    wanted = "llama_cpp" if form == "ollama" else SAME.get(form, form)
+    wanted = FORMS[form]
     if wanted != plan.engine:
         raise UsageError(
             f"the plan is for {plan.engine}, not for {wanted}",

@@ -1,8 +1,6 @@
 """`mopt fit`: does it fit, term by term, and what the engine will say about its KV cache."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 import click
 
@@ -10,14 +8,10 @@ from model_optimizer.cli import options, placement
 
 GROUP = "understand"
 
-Dtype = Literal["bf16", "fp16", "fp32"]
-
 
 @click.command(short_help="Does it fit, and how many tokens of KV cache will there be?")
 @click.argument("model")
-@placement.gpu
-@placement.parallel
-@placement.engine
+@placement.asked
 @click.option("--max-loras", type=placement.POSITIVE, help="Adapters at once.")
 @click.option("--max-lora-rank", type=placement.POSITIVE, help="Largest rank of an adapter.")
 @click.option("--draft-model", metavar="MODEL", help="A model that drafts tokens for this one.")
@@ -28,24 +22,7 @@ Dtype = Literal["bf16", "fp16", "fp32"]
 @options.as_json
 def COMMAND(
     model: str,
-    gpu: str | None,
-    gpus: tuple[int, str | None] | None,
-    vram: int | None,
-    reserve: int | None,
-    tp: int | None,
-    pp: int | None,
-    dp: int | None,
-    engine: tuple[str, str | None] | None,
-    scheme: str | None,
-    dtype: Dtype | Literal["auto"],
-    kv_cache_dtype: str,
-    max_model_len: int | None,
-    max_num_seqs: int | None,
-    max_num_batched_tokens: int | None,
-    gpu_memory_utilization: float | None,
-    block_size: int | None,
-    enforce_eager: bool,
-    env: Mapping[str, str],
+    asked: placement.Asked,
     max_loras: int | None,
     max_lora_rank: int | None,
     draft_model: str | None,
@@ -61,50 +38,44 @@ def COMMAND(
     engine's version, and the answer says so. Exits with 1 when it does not fit.
     """
     from model_optimizer import api
-    from model_optimizer.core import FitQuestion, Lora, UsageError, codec
+    from model_optimizer.core import FitQuestion, Lora, codec
 
-    if gpu_memory_utilization is not None and vram is not None:
-        raise UsageError(
-            "--vram and --gpu-memory-utilization both set the budget", hint=("leave one of them out",)
-        )
-    if gpu_memory_utilization is not None and gpu_memory_utilization > 1:
-        raise UsageError(f"--gpu-memory-utilization is a share up to 1, not {gpu_memory_utilization:g}")
-    divided = placement.divide(gpus, tp, pp, dp)
+    divided = placement.divide(asked.gpus, asked.tp, asked.pp, asked.dp)
     read = api.read_model(model)
-    name, version = engine or (("llama.cpp" if read.gguf else "vllm"), None)
+    name, version = asked.engine or (("llama.cpp" if read.gguf else "vllm"), None)
     memory = api.gpu_memory(
-        placement.gpu_name(gpu, gpus),
+        asked.gpu_name,
         engine=name,
         host=api.load_host(host_file) if host_file else None,
-        used_bytes=reserve,
+        used_bytes=asked.reserve,
     )
     lora = Lora(slots=max_loras or 1, rank=max_lora_rank or 16) if max_loras or max_lora_rank else None
     answer = api.fit(
         FitQuestion(
             model=read.spec,
             gguf=read.gguf,
-            gpu=memory,
+            gpu=placement.within(memory, asked),
             engine=name,
             version=version,
-            scheme=api.scheme(scheme) if scheme else None,
-            dtype=None if dtype == "auto" else dtype,
-            kv_cache_dtype=kv_cache_dtype,
+            scheme=api.scheme(asked.scheme) if asked.scheme else None,
+            dtype=asked.dtype,
+            kv_cache_dtype=asked.kv_cache_dtype,
             tensor_parallel=divided.tensor,
             pipeline_parallel=divided.pipeline,
             data_parallel=divided.data,
-            max_model_len=max_model_len,
-            max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=max_num_batched_tokens,
-            gpu_memory_utilization=gpu_memory_utilization,
-            block_size=block_size,
-            enforce_eager=enforce_eager,
-            vram_bytes=vram,
+            max_model_len=asked.max_model_len,
+            max_num_seqs=asked.max_num_seqs,
+            max_num_batched_tokens=asked.max_num_batched_tokens,
+            gpu_memory_utilization=asked.gpu_memory_utilization,
+            block_size=asked.block_size,
+            enforce_eager=asked.enforce_eager,
+            vram_bytes=asked.vram,
             lora=lora,
             draft=api.read_model(draft_model).spec if draft_model else None,
             offload_bytes=kv_offload,
             gpu_layers=gpu_layers,
             warm=warm,
-            env=env,
+            env=asked.env,
         )
     )
     if as_json:

@@ -1,8 +1,7 @@
 """`mopt plan`: engine, release, number format, parallelism, replicas and settings for four constraints."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import click
 
@@ -14,7 +13,6 @@ if TYPE_CHECKING:
 
 GROUP = "understand"
 
-Dtype = Literal["bf16", "fp16", "fp32"]
 EMIT = (
     "command",
     "docker",
@@ -30,9 +28,7 @@ EMIT = (
 
 @click.command(short_help="Which engine, format, GPUs and settings meet the four constraints?")
 @click.argument("model")
-@placement.gpu
-@placement.parallel
-@placement.engine
+@placement.asked
 @options.load
 @options.slo
 @click.option("--quality", type=click.FloatRange(0, 1, min_open=True), help="Least quality to keep.")
@@ -52,24 +48,7 @@ EMIT = (
 @options.as_json
 def COMMAND(
     model: str,
-    gpu: str | None,
-    gpus: tuple[int, str | None] | None,
-    vram: int | None,
-    reserve: int | None,
-    tp: int | None,
-    pp: int | None,
-    dp: int | None,
-    engine: tuple[str, str | None] | None,
-    scheme: str | None,
-    dtype: Dtype | Literal["auto"],
-    kv_cache_dtype: str,
-    max_model_len: int | None,
-    max_num_seqs: int | None,
-    max_num_batched_tokens: int | None,
-    gpu_memory_utilization: float | None,
-    block_size: int | None,
-    enforce_eager: bool,
-    env: Mapping[str, str],
+    asked: placement.Asked,
     prompt_tokens: options.Lengths | None,
     output_tokens: options.Lengths | None,
     qps: float | None,
@@ -103,24 +82,21 @@ def COMMAND(
     """
     from model_optimizer import api
     from model_optimizer.core import Slo, UsageError, plugins
-    from model_optimizer.flow.plan import PlanRequest, engine_name, measured_in
+    from model_optimizer.flow.plan import PlanRequest, engine_name, implied, measured_in
     from model_optimizer.planner.decide import Wishes
 
-    if gpu_memory_utilization is not None and vram is not None:
-        raise UsageError(
-            "--vram and --gpu-memory-utilization both set the budget", hint=("leave one of them out",)
-        )
-    if gpu_memory_utilization is not None and gpu_memory_utilization > 1:
-        raise UsageError(f"--gpu-memory-utilization is a share up to 1, not {gpu_memory_utilization:g}")
+    if as_json and emit:
+        raise UsageError("--json and --emit both say what is printed", hint=("leave one of them out",))
     host = api.load_host(host_file) if host_file else None
+    name, version = asked.engine or (implied(emit), None)
     request = PlanRequest(
         model=api.read_model(model),
         checkpoint=model,
-        gpu=placement.gpu_name(gpu, gpus),
-        gpus=gpus[0] if gpus else None,
+        gpu=asked.gpu_name,
+        gpus=asked.gpus[0] if asked.gpus else None,
         host=host,
         driver=driver,
-        used_bytes=reserve,
+        used_bytes=asked.reserve,
         prompt_tokens=prompt_tokens,
         output_tokens=output_tokens,
         shared_prefix=shared_prefix,
@@ -129,24 +105,24 @@ def COMMAND(
         requests=requests,
         slo=Slo(ttft_ms=ttft_ms, tpot_ms=tpot_ms, e2e_ms=e2e_ms, percentile=percentile, quality=quality),
         wishes=Wishes(
-            engine=engine_name(engine[0]) if engine else None,
-            version=engine[1] if engine else None,
-            scheme=plugins.canonical(scheme) if scheme else None,
-            dtype=None if dtype == "auto" else dtype,
-            kv_cache_dtype=None if kv_cache_dtype == "auto" else kv_cache_dtype,
-            tensor_parallel=tp,
-            pipeline_parallel=pp,
-            data_parallel=dp,
-            max_model_len=max_model_len,
-            max_num_seqs=max_num_seqs,
-            max_num_batched_tokens=max_num_batched_tokens,
-            gpu_memory_utilization=gpu_memory_utilization,
-            block_size=block_size,
-            enforce_eager=enforce_eager,
-            vram_bytes=vram,
+            engine=engine_name(name) if name else None,
+            version=version,
+            scheme=plugins.canonical(asked.scheme) if asked.scheme else None,
+            dtype=asked.dtype,
+            kv_cache_dtype=None if asked.kv_cache_dtype == "auto" else asked.kv_cache_dtype,
+            tensor_parallel=asked.tp,
+            pipeline_parallel=asked.pp,
+            data_parallel=asked.dp,
+            max_model_len=asked.max_model_len,
+            max_num_seqs=asked.max_num_seqs,
+            max_num_batched_tokens=asked.max_num_batched_tokens,
+            gpu_memory_utilization=asked.gpu_memory_utilization,
+            block_size=asked.block_size,
+            enforce_eager=asked.enforce_eager,
+            vram_bytes=asked.vram,
             spares=spares,
             tools=tools,
-            env=env,
+            env=asked.env,
         ),
         texts=texts,
         build_minutes=build_minutes,
@@ -187,5 +163,6 @@ def _answer(
     if emit:
         from model_optimizer.flow.plan import emitted
 
-        return render_plan.shell_text(emitted(found, emit), found.prepare)
+        env = None if emit in ("docker", "ollama") else found.env
+        return render_plan.shell_text(emitted(found, emit), found.prepare, env)
     return render_plan.plan_text(found, explain=explain)

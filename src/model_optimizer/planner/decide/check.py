@@ -5,7 +5,9 @@ from dataclasses import replace
 
 from model_optimizer.core import UsageError
 from model_optimizer.facts import recipes
+from model_optimizer.planner.memory.cache import ELEMENT_BYTES
 from model_optimizer.planner.memory.limits import length_limit
+from model_optimizer.planner.memory.llama_cpp import CACHE_TYPES
 
 from .candidates import own_scheme
 from .place import length_wanted
@@ -91,10 +93,33 @@ def _numbers(question: PlanQuestion) -> None:
         )
     if work.qps is not None and math.isinf(work.qps) and not work.requests:
         raise UsageError("--qps inf needs --requests", hint=("say how many requests the burst has",))
-    if wishes.vram_bytes and wishes.vram_bytes > question.card.total_bytes:
+    if question.generates and question.texts > 1:
         raise UsageError(
-            f"--vram is more than the memory of {question.card.name}",
-            cause=(f"it has {question.card.total_bytes / 2**30:.2f} GiB",),
+            f"`{question.model.name}` answers one prompt a request: --texts does not apply to it",
+            hint=("give the rate of requests with --qps",),
+        )
+    _memory(question)
+
+
+def _memory(question: PlanQuestion) -> None:
+    wishes, card = question.wishes, question.card
+    have = f"it has {card.total_bytes / 2**30:.2f} GiB"
+    if wishes.vram_bytes and wishes.vram_bytes > card.total_bytes:
+        raise UsageError(f"--vram is more than the memory of {card.name}", cause=(have,))
+    if card.used_bytes >= card.total_bytes:
+        raise UsageError(
+            f"nothing of {card.name} is left: {card.used_bytes / 2**30:.2f} GiB are in use or reserved",
+            cause=(have,),
+            hint=("free it, or pass what others hold with --reserve",),
+        )
+    known = {name for names in (ELEMENT_BYTES, CACHE_TYPES) for name in names}
+    if wishes.kv_cache_dtype is not None and wishes.kv_cache_dtype not in known:
+        raise UsageError(
+            f"there is no KV cache format `{wishes.kv_cache_dtype}`",
+            hint=(
+                f"vLLM: {', '.join(sorted(ELEMENT_BYTES))}",
+                f"llama.cpp: {', '.join(sorted(CACHE_TYPES))}",
+            ),
         )
 
 

@@ -53,7 +53,7 @@ def write(
         replicas=judged.replicas + judged.spares,
         settings=settings,
         estimate=estimate,
-        env=offer.env,
+        env={**offer.env, **question.wishes.env},
         prepare=prepare,
         links=offer.links,
         branch=branch.path,

@@ -208,6 +208,12 @@ def _notes(
         notes.append(
             "the sampler is FlashInfer's, as in vLLM's image; without it add VLLM_USE_FLASHINFER_SAMPLER=0"
         )
+    if _sorts(question, account, rules):
+        notes.append(
+            f"the sampler sorts all logits; FlashInfer's holds {vllm.FLASHINFER_BYTES_PER_LOGIT} instead of "
+            f"{rules.bytes_per_logit} B a logit: before 0.11.1 it is taken wherever it is installed (vLLM's "
+            "image), later when asked for; add --env VLLM_USE_FLASHINFER_SAMPLER=1"
+        )
     if question.data_parallel > 1:
         notes.append(f"tokens and concurrency are of one of {question.data_parallel} engines side by side")
     if question.model.mtp_parameters:
@@ -221,6 +227,12 @@ def _notes(
     if question.gpu.because:
         notes.append(f"{question.gpu.name}: {show_bytes(question.gpu.total_bytes)}, {question.gpu.because}")
     return tuple(notes)
+
+
+def _sorts(question: FitQuestion, account: "vllm.Account", rules: memory.VllmMemory) -> bool:
+    """Whether the peak is that of a sampler that sorts, and nobody has said which sampler there is."""
+    widest = account.runner == "V1" and account.peak.name.endswith("sampler")
+    return widest and rules.sampler == "sort" and "VLLM_USE_FLASHINFER_SAMPLER" not in question.env
 
 
 def _marked(term: Term, version: str) -> Term:
