@@ -108,8 +108,8 @@ class Linker:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Containers:
     """How containers get the GPU here. `toolkit` is the version of the NVIDIA Container Toolkit, empty when
-    it is not installed. `runtimes` are those that Docker knows. `cdi` maps each CDI file to the driver version
-    that it names. `cgroup_driver` is Docker's: systemd or cgroupfs. `char_links` tells whether
+    it is not installed. `runtimes` are those that Docker knows. `cdi` maps each CDI file to the driver
+    version that it names. `cgroup_driver` is Docker's: systemd or cgroupfs. `char_links` tells whether
     /dev/char has links for the GPU's nodes. `docker_answers` is False when its socket refuses us.
     """
 

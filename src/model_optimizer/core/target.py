@@ -36,7 +36,10 @@ class Need:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """`asked` is what the user wrote; a Dockerfile has a need for each FROM and each package with a version."""
+    """`asked` is what the user wrote; a Dockerfile has a need for each FROM and each pinned package.
+
+    `unknown` are parts of it that the facts know nothing of.
+    """
 
     asked: str
     needs: tuple[Need, ...] = ()
