@@ -12,7 +12,8 @@ from .world import World
 
 T = TypeVar("T")
 _REFUSALS = {
-    4: "no permission", 9: "no driver", 12: "no library", 15: "GPU lost", 18: "version mismatch", 999: "unknown error",
+    4: "no permission", 9: "no driver", 12: "no library", 15: "GPU lost", 18: "version mismatch",
+    999: "unknown error",
 }  # fmt: skip
 _NO_GPU = frozenset({"no driver", "no library"})
 _REASONS = {
@@ -21,7 +22,7 @@ _REASONS = {
 }  # fmt: skip
 _MODES = {0: "default", 1: "exclusive", 2: "prohibited", 3: "exclusive"}
 _MODELS = {0: "WDDM", 1: "TCC", 2: "MCDM"}
-_MIG_DISABLED, _MIG_ENABLED = 0, 1
+_MIG_ENABLED = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,21 +6,10 @@ from model_optimizer.core.host import Modules
 
 from .world import World, attempt
 
-_MODULES = frozenset(
-    [
-        "nvidia",
-        "nvidia_uvm",
-        "nvidia_drm",
-        "nvidia_modeset",
-        "nvidia_peermem",
-        "nv_peer_mem",
-        "nouveau",
-        "nova_core",
-        "amdgpu",
-        "i915",
-        "xe",
-    ]
-)
+_MODULES = frozenset({
+    "nvidia", "nvidia_uvm", "nvidia_drm", "nvidia_modeset", "nvidia_peermem", "nv_peer_mem", "nouveau",
+    "nova_core", "amdgpu", "i915", "xe",
+})  # fmt: skip
 _VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
 _PACKAGE = re.compile(
     r"(?:lib)?nvidia-(?:driver|dkms|open|kernel|compute|headless|utils|container-toolkit|fabricmanager)\S*"
@@ -28,10 +17,10 @@ _PACKAGE = re.compile(
     r"|libcuda1|xserver-xorg-video-nouveau"
 )
 _INSTALLED = re.compile(
-    r"^Package: (\S+)\nStatus: install ok installed\n(?:.+\n)*?Version: (\S+)$", re.MULTILINE
+    r"^Package: (\S+)\nStatus: (?:install|hold) ok installed\n(?:.+\n)*?Version: (\S+)$", re.MULTILINE
 )
 _SPEAKS_OF_GPU = re.compile(
-    r"NVRM|\bXid\b|nouveau|nvidia|\bavc:.*(?:nvidia|container)|Lockdown:.*module|key was rejected|BAR \d",
+    r"NVRM|\bXid\b|nouveau|nvidia|\bavc:.*(?:nvidia|container)|Lockdown:.*module|key was rejected|BAR \d.*(?:no space|can't|failed)",
     re.IGNORECASE,
 )
 _STAMP = re.compile(r"^(?:<\d+>)?(?:\[[^\]]*\]\s*|\w{3} +\d+ [\d:.]+ \S+ kernel: |\S+T\S+ \S+ kernel: )")
@@ -119,7 +108,7 @@ def _packages(world: World) -> dict[str, str] | None:
 def _messages(world: World) -> tuple[str, ...] | None:
     """Kernel messages about GPUs, oldest first, without time stamps and repetitions.
 
-    Many systems show them to root only; the journal of a member of the group `adm` or `systemd-journal` has them too.
+    Many systems show them to root only; the journal has them for members of its group.
     """
     text = world.run(["dmesg"], 2.0) or world.run(
         ["journalctl", "-k", "-b", "-q", "--no-pager", "-o", "cat"], 2.5

