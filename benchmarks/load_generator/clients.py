@@ -11,9 +11,9 @@ from time import perf_counter, thread_time
 from typing import Any
 
 from model_optimizer.bench import answers
-from model_optimizer.bench.connection import Pool
 from model_optimizer.bench.exchange import Exchange, Outcome
 from model_optimizer.bench.load import Driven, Driver, Level
+from model_optimizer.bench.pool import Pool
 from model_optimizer.bench.prompts import TokenIds
 from model_optimizer.bench.request import Manner, Prepared, Writer
 from model_optimizer.bench.target import Target, address

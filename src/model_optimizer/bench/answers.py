@@ -136,8 +136,18 @@ def _check_status(answer: Answer) -> None:
 
 def _read_stream(answer: Answer) -> _Stream:
     found = _Stream(token_ns=[], event_ns=[])
+    read = events(answer.body)
+    times = answer.arrivals_ns([end for _, end in read])
     counts: list[int] = []
-    for data, end in events(answer.body):
+    before = after = None
+    for (data, end), now in zip(read, times, strict=True):
+        if before is not None and after is not None and data.startswith(before) and data.endswith(after):
+            text = data[len(before) : -len(after)]
+            if text and b'"' not in text and b"\\" not in text and len(data) > len(before) + len(after):
+                found.event_ns.append(now)
+                found.token_ns.append(now)
+                counts.append(0)
+                continue
         if data == b"[DONE]":
             found.ended = True
             continue
@@ -148,7 +158,6 @@ def _read_stream(answer: Answer) -> _Stream:
             found.usage = document.usage
         if not document.choices:
             continue
-        now = answer.arrived_ns(end)
         found.event_ns.append(now)
         content, tokens = False, 0
         for choice in document.choices:
@@ -158,11 +167,38 @@ def _read_stream(answer: Answer) -> _Stream:
         if content:
             found.token_ns.append(now)
             counts.append(tokens)
+        before, after = _around(data, document)
     if not answer.complete or not found.ended:
         raise _Wrong("truncated_stream", "the stream ended before it said that it was done")
     if counts and all(counts):
         found.event_tokens = counts
     return found
+
+
+def _around(data: bytes, document: _Document) -> tuple[bytes | None, bytes | None]:
+    """What stands before and after the text of an event that holds one text and nothing that counts.
+
+    The next event that begins and ends with the same bytes, and has neither a quotation mark nor an escape
+    between, means the same but for its text: JSON leaves no other reading. So it need not be decoded.
+    """
+    choices = document.choices or ()
+    if len(choices) != 1 or document.usage is not None:
+        return None, None
+    (choice,) = choices
+    if choice.token_ids is not None or choice.finish_reason is not None or choice.message is not None:
+        return None, None
+    text = choice.text
+    if choice.delta is not None:
+        part = choice.delta
+        if text or part.reasoning or part.reasoning_content or part.tool_calls or part.content is UNSET:
+            return None, None
+        said = bytes(part.content)
+    else:
+        said = msgspec.json.encode(text)
+    if len(said) < 3 or not said.startswith(b'"') or data.count(said) != 1 or b"\\" in said:
+        return None, None
+    begin = data.index(said) + 1
+    return data[:begin], data[begin + len(said) - 2 :]
 
 
 def _from_stream(exchange: Exchange, found: _Stream) -> Outcome:

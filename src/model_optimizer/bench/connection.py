@@ -1,23 +1,29 @@
-"""The client: one HTTP/1.1 connection as an asyncio protocol, and a pool of them.
+"""One HTTP/1.1 connection of the client.
 
 What happens when bytes arrive is kept to a minimum: take the time, keep the bytes, see whether the answer
 is whole. All else waits until the load is over.
 """
 
 import asyncio
-import ssl
 from collections.abc import Callable
 from time import perf_counter_ns
-from typing import Any, cast
+from typing import Any, Protocol, cast
 
 from .exchange import Exchange
-from .target import Address
 from .wire import END_OF_HEAD, Framer, WireError
 
 # asyncio asks the kernel for 256 KiB at a time. Python makes an object of that size and cuts it down; when
 # the small piece is kept, that costs some 10 microseconds and leaves 3 KiB unusable behind. At 64 KiB it
 # costs one.
 _READ_BYTES = 1 << 16
+
+
+class Line(Protocol):
+    """What a connection needs of its transport."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def abort(self) -> None: ...
 
 
 class Connection(asyncio.Protocol):
@@ -30,16 +36,24 @@ class Connection(asyncio.Protocol):
         "_framer",
         "_limit",
         "_on_idle",
+        "_pieces",
+        "_room",
+        "_times",
         "_transport",
+        "_walks",
         "closed",
     )
 
     def __init__(self, limit: int, on_idle: "Callable[[Connection], None]") -> None:
         self._limit = limit
         self._on_idle = on_idle
-        self._transport: asyncio.Transport | None = None
+        self._transport: Line | None = None
         self._exchange: Exchange | None = None
         self._framer = Framer([])
+        self._pieces: list[bytes] = []
+        self._times: list[int] = []
+        self._room = 0
+        self._walks = False
         self._done: asyncio.Future[None] | None = None
         self.closed = False
 
@@ -49,6 +63,8 @@ class Connection(asyncio.Protocol):
         assert self._exchange is None
         done = asyncio.get_running_loop().create_future()
         self._framer = Framer(exchange.pieces)
+        self._pieces, self._times = exchange.pieces, exchange.times_ns
+        self._room, self._walks = self._limit, False
         exchange.sent_ns = perf_counter_ns()
         if self.closed:
             exchange.fail("connect", "the server closed the connection, or spoke first", exchange.sent_ns)
@@ -72,8 +88,8 @@ class Connection(asyncio.Protocol):
 
     # What asyncio calls.
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
+    def connection_made(self, transport: "asyncio.BaseTransport | Line") -> None:
+        self._transport = cast("Line", transport)
         if hasattr(transport, "max_size"):
             cast("Any", transport).max_size = _READ_BYTES
 
@@ -83,12 +99,12 @@ class Connection(asyncio.Protocol):
         if exchange is None:  # bytes that nobody asked for
             self.abort()
             return
-        exchange.times_ns.append(now)
-        exchange.pieces.append(data)
-        exchange.size += (size := len(data))
-        framer = self._framer
-        if framer.walks and size >= 4 and not data.endswith(END_OF_HEAD) and exchange.size <= self._limit:
+        self._times.append(now)
+        self._pieces.append(data)
+        self._room -= (size := len(data))
+        if self._walks and size >= 4 and not data.endswith(END_OF_HEAD) and self._room >= 0:
             return  # one more token of a stream, and surely not its end
+        framer = self._framer
         try:
             whole = framer.advance()
         except WireError as error:
@@ -98,8 +114,10 @@ class Connection(asyncio.Protocol):
             exchange.finished_ns = now
             exchange.status = framer.head.status if framer.head else None
             self._finish(reusable=framer.reusable)
-        elif exchange.size > self._limit:
+        elif self._room < 0:
             self._fail(exchange, now, f"the answer is longer than {self._limit} bytes")
+        else:
+            self._walks = framer.walks
 
     def eof_received(self) -> bool:
         return False  # close our side too
@@ -133,78 +151,11 @@ class Connection(asyncio.Protocol):
             done.set_result(None)
 
 
-class Pool:
-    """Connections to one server, reused as soon as they are free. There is no upper limit: how many are
-    open is how many requests the load has in flight."""
-
-    def __init__(self, where: Address, *, limit: int, connect_timeout_s: float) -> None:
-        self._where = where
-        self._limit = limit
-        self._connect_timeout_s = connect_timeout_s
-        self._idle: list[Connection] = []
-        self._busy: dict[Exchange, Connection] = {}
-        self._tls = ssl.create_default_context() if where.tls else None
-
-    async def carry(self, exchange: Exchange) -> None:
-        """Send a request and wait for the end of its exchange, which says how it went."""
-        connection = self._take() or await self._open(exchange)
-        if connection is None:
-            return
-        if exchange.finished_ns is not None:  # its time ran out while the connection was made
-            self._idle.append(connection)
-            return
-        self._busy[exchange] = connection
-        try:
-            await connection.start(exchange)
-        finally:
-            del self._busy[exchange]
-            if exchange.finished_ns is None:
-                connection.drop()
-
-    def expire(self, exchange: Exchange, detail: str) -> None:
-        """The time limit of a request has passed: it is a failure and its connection is closed."""
-        exchange.fail("timeout", detail, perf_counter_ns())
-        if connection := self._busy.get(exchange):
-            connection.abort()
-
-    def close(self) -> None:
-        for connection in (*self._idle, *self._busy.values()):
-            connection.abort()
-        self._idle.clear()
-
-    def _take(self) -> Connection | None:
-        while self._idle:
-            connection = self._idle.pop()
-            if not connection.closed:
-                return connection
-        return None
-
-    async def _open(self, exchange: Exchange) -> Connection | None:
-        loop = asyncio.get_running_loop()
-        try:
-            _, connection = await asyncio.wait_for(
-                loop.create_connection(
-                    lambda: Connection(self._limit, self._idle.append),
-                    self._where.host,
-                    self._where.port,
-                    ssl=self._tls,
-                ),
-                self._connect_timeout_s,
-            )
-        except TimeoutError:
-            detail = f"no connection within {self._connect_timeout_s:g} s"
-            exchange.fail("connect", detail, perf_counter_ns())
-        except (OSError, ssl.SSLError) as error:
-            exchange.fail("connect", _reason(error), perf_counter_ns())
-        else:
-            return connection
-        return None
+def reason(error: Exception) -> str:
+    """What went wrong with a socket, in one line."""
+    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return text[:200]
 
 
 def _why(error: Exception | None) -> str:
-    return f": {_reason(error)}" if error else ""
-
-
-def _reason(error: Exception) -> str:
-    text = getattr(error, "strerror", None) or str(error) or type(error).__name__
-    return text[:200]
+    return f": {reason(error)}" if error else ""

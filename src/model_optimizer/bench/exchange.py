@@ -25,7 +25,6 @@ class Exchange:
         "prepared",
         "scheduled_ns",
         "sent_ns",
-        "size",
         "status",
         "times_ns",
     )
@@ -39,10 +38,14 @@ class Exchange:
         self.finished_ns: int | None = None
         self.times_ns: list[int] = []
         self.pieces: list[bytes] = []
-        self.size = 0
         self.status: int | None = None
         self.error: Kind | None = None
         self.detail: str | None = None
+
+    @property
+    def size(self) -> int:
+        """Bytes received."""
+        return sum(map(len, self.pieces))
 
     def fail(self, kind: Kind, detail: str, now_ns: int) -> None:
         """The first failure counts; it ends the exchange."""

@@ -11,8 +11,8 @@ from model_optimizer.core.workload import Arrivals
 
 from .arrivals import offsets_ns
 from .clock import Alarm
-from .connection import Pool
 from .exchange import Exchange, Outcome
+from .pool import Pool
 from .request import Prepared
 
 _TICK_S = 0.02

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from model_optimizer.core import LoadPoint, Measurement, MoptError, Progress, Slo, UsageError, Workload
 
 from . import answers
-from .connection import Pool
 from .exchange import Exchange, Outcome
 from .health import worst
 from .load import Driver, Level
 from .options import BenchOptions
+from .pool import Pool
 from .request import Prepared
 from .sampler import Reader, Sampler
 from .scout import Found, Scout

@@ -14,9 +14,9 @@ import msgspec
 from model_optimizer.core import HostError, MoptError, UsageError, Workload
 
 from . import answers
-from .connection import Pool
 from .exchange import Exchange, Outcome
 from .options import BenchOptions
+from .pool import Pool
 from .prompts import Prompts, Text, TokenIds, recorded, write_exactly, write_words
 from .request import Manner, Prepared, Writer, get
 from .target import GENERATES, PATHS, Address, Api, Target, api_of

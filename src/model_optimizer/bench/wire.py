@@ -5,7 +5,7 @@ other requests wait to be timed; `read_answer` takes the same bytes apart when t
 """
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -73,6 +73,20 @@ class Answer:
         stretch = bisect_left(self.ends, offset)
         raw = self.raw_ends[stretch] - self.ends[stretch] + offset
         return self.times_ns[bisect_left(self.piece_ends, raw)]
+
+    def arrivals_ns(self, offsets: Iterable[int]) -> list[int]:
+        """The same for many offsets in ascending order."""
+        ends, raw_ends, piece_ends, times = self.ends, self.raw_ends, self.piece_ends, self.times_ns
+        found: list[int] = []
+        stretch = piece = 0
+        for offset in offsets:
+            while ends[stretch] < offset:
+                stretch += 1
+            raw = raw_ends[stretch] - ends[stretch] + offset
+            while piece_ends[piece] < raw:
+                piece += 1
+            found.append(times[piece])
+        return found
 
 
 def parse_head(raw: bytes) -> Head | None:
@@ -169,6 +183,8 @@ class Framer:
         pieces = self.pieces[self._walked :]
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         position, total = self._position, len(data)
+        if position < total:
+            position = pass_chunks(data, position, [], [])
         while position < total:
             found = chunk_at(data, position)
             if found is None:  # keep what belongs to an unfinished size line
@@ -186,6 +202,25 @@ class Framer:
         self._walked += len(pieces)
         self._position = position - total
         return False
+
+
+def pass_chunks(data: bytes, position: int, begins: list[int], ends: list[int]) -> int:
+    """Note where the data of each plain, whole chunk begins and ends; where the first other one is."""
+    find, total = data.find, len(data)
+    while True:
+        line = find(b"\r\n", position, position + 10)
+        text = data[position:line]
+        if line < 0 or not text.isalnum():
+            return position
+        try:
+            after = line + 4 + int(text, 16)
+        except ValueError:
+            return position
+        if after > total or after == line + 4 or data[after - 2 : after] != b"\r\n":
+            return position
+        begins.append(line + 2)
+        ends.append(after - 2)
+        position = after
 
 
 def chunk_at(data: bytes, position: int) -> tuple[int, int] | None:
@@ -236,11 +271,11 @@ def read_answer(pieces: Sequence[bytes], times_ns: Sequence[int]) -> Answer:
 
 
 def _read_chunked(head: Head, raw: bytes, piece_ends: list[int], times_ns: Sequence[int]) -> Answer:
-    parts: list[bytes] = []
-    ends: list[int] = []
+    begins: list[int] = []
     raw_ends: list[int] = []
-    position, total, complete = head.size, 0, False
+    position, complete = head.size, False
     while position < len(raw):
+        position = pass_chunks(raw, position, begins, raw_ends)
         found = chunk_at(raw, position)
         if found is None:
             break
@@ -248,20 +283,18 @@ def _read_chunked(head: Head, raw: bytes, piece_ends: list[int], times_ns: Seque
         if not size:
             complete = True
             break
-        part = raw[begin : begin + size]
-        parts.append(part)
-        total += len(part)
-        ends.append(total)
-        raw_ends.append(begin + len(part))
-        position = begin + size
+        position = min(begin + size, len(raw))
+        begins.append(begin)
+        raw_ends.append(position)
         if raw[position : position + 2] not in _AFTER_CHUNK:
             raise WireError("a chunk is longer than its size")
         position += 2
+    parts = [raw[begin:end] for begin, end in zip(begins, raw_ends, strict=True)]
     return Answer(
         head=head,
         body=b"".join(parts),
         complete=complete,
-        ends=ends or (0,),
+        ends=list(accumulate(map(len, parts))) or (0,),
         raw_ends=raw_ends or (head.size,),
         piece_ends=piece_ends,
         times_ns=times_ns,

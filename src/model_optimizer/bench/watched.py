@@ -1,0 +1,191 @@
+"""A measurement completed by what was recorded beside it: the `telemetry` block, and whether it counts.
+
+seen = Seen()
+with telemetry.Watch(what) as watch:
+    seen.idle()
+    found = measure(..., observe=seen)
+found = watched(found, watch.timeline, seen)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from statistics import fmean
+from time import perf_counter_ns, sleep
+
+import msgspec
+
+from model_optimizer.core import LoadPoint, Measurement
+from model_optimizer.system.telemetry import Event, Series, Timeline
+from model_optimizer.system.telemetry.nvml import slowed_by
+
+from . import timeline as joined
+from .latency import e2e_ms, tpot_ms, ttft_ms
+from .load import Driven
+from .percentiles import quantile
+from .timeline import Span
+from .window import window
+
+_IDLE_S = 1.0
+_POINTS = 240
+_QUANTILES = tuple(range(0, 101, 2))
+
+
+@dataclass(slots=True)
+class Seen:
+    """Collects each level as it was driven: `measure` calls it. `idle` waits a moment before the load."""
+
+    spans: list[Span] = field(default_factory=list[Span])
+    idle_ns: tuple[int, int] | None = None
+
+    def __call__(self, driven: Driven) -> None:
+        span = window(driven)
+        self.spans.append(
+            Span(
+                title=driven.level.title,
+                outcomes=driven.outcomes,
+                begin_ns=span.begin_ns,
+                end_ns=span.end_ns,
+                open_loop=driven.level.arrivals != "closed",
+            )
+        )
+
+    def idle(self, seconds: float = _IDLE_S) -> None:
+        """Let the GPUs be, so that their idle power is known."""
+        begin = perf_counter_ns()
+        sleep(seconds)
+        self.idle_ns = (begin, perf_counter_ns())
+
+
+def watched(found: Measurement, timeline: Timeline, seen: Seen) -> Measurement:
+    """The measurement with its telemetry; `invalid` when a GPU failed while it ran."""
+    event = joined.fatal(timeline, seen.spans)
+    idle = joined.idle_power_w(timeline, *seen.idle_ns) if seen.idle_ns else None
+    energies = [joined.energy(timeline, span, idle) for span in seen.spans]
+    points = list(found.points)
+    for index, (point, energy) in enumerate(zip(found.points, energies, strict=False)):
+        if point.energy_j is None and energy.joules is not None:
+            points[index] = replace(point, energy_j=energy.joules, energy_source=energy.source)
+    return replace(
+        found,
+        points=tuple(points),
+        telemetry={**found.telemetry, **_block(timeline, seen, energies, idle)},
+        invalid=f"{event.kind}: {event.text}" if event else found.invalid,
+        notes=(*found.notes, *((f"INVALID: {event.text}",) if event else ())),
+    )
+
+
+def _block(
+    timeline: Timeline, seen: Seen, energies: Sequence[joined.Energy], idle: float | None
+) -> dict[str, object]:
+    origin = min((s.begin_ns for s in seen.spans), default=0)
+    return {
+        "idle_power_w": idle,
+        "missing": dict(timeline.missing),
+        "events": [_event(e, origin) for e in timeline.events],
+        "loads": [
+            _load(timeline, span, energy, origin) for span, energy in zip(seen.spans, energies, strict=True)
+        ],
+        "series": {n: _thin(s, origin) for n, s in sorted(_shown(timeline, seen).items())},
+    }
+
+
+def _event(event: Event, origin: int) -> dict[str, object]:
+    at = round((event.time_ns - origin) / 1e9, 3)
+    return {"time_s": at, "kind": event.kind, "text": event.text, "fatal": event.fatal}
+
+
+def _load(timeline: Timeline, span: Span, energy: joined.Energy, origin: int) -> dict[str, object]:
+    """One level: energy, queue, means of every series, what slowed the clocks, the distribution, spikes."""
+    return {
+        "target": span.title,
+        "begin_s": round((span.begin_ns - origin) / 1e9, 3),
+        "end_s": round((span.end_ns - origin) / 1e9, 3),
+        "energy": msgspec.to_builtins(energy),
+        "queue": msgspec.to_builtins(joined.queue(timeline, span)),
+        "means": _means(timeline, span),
+        "slowed_by": _slowed(timeline, span),
+        "quantiles": _distribution(span),
+        "spikes": [
+            {
+                "time_s": round((outcome.token_ns[0] - origin) / 1e9, 3),
+                "ttft_ms": ttft_ms(outcome, scheduled=span.open_loop),
+                "prompt_tokens": outcome.prompt_tokens or outcome.wanted_prompt_tokens,
+                "what": list(what) or ["nothing else that was recorded was unusual"],
+            }
+            for outcome, what in joined.spikes(timeline, span)
+        ],
+    }
+
+
+def _means(timeline: Timeline, span: Span) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for name, series in timeline.series.items():
+        value = series.mean(span.begin_ns, span.end_ns)
+        if value is not None and not name.endswith((".slowed_by", "_j", "_sum", "_count", "_s")):
+            found[name] = value
+    return found
+
+
+def _slowed(timeline: Timeline, span: Span) -> dict[str, float]:
+    """For each reason, the share of readings at which it slowed a GPU's clocks."""
+    shares: dict[str, list[float]] = {}
+    for series in timeline.named("slowed_by"):
+        part = [slowed_by(int(v)) for v in series.between(span.begin_ns, span.end_ns).values]
+        for reason in {r for reasons in part for r in reasons}:
+            shares.setdefault(reason, []).append(fmean(reason in reasons for reasons in part))
+    return {reason: max(values) for reason, values in shares.items()}
+
+
+def _distribution(span: Span) -> dict[str, list[float]]:
+    """Every second percent of the latencies of completed requests: enough to draw them."""
+    done = [o for o in span.outcomes if o.measured and o.completed]
+    values = {
+        "ttft_ms": [t for o in done if (t := ttft_ms(o, scheduled=span.open_loop)) is not None],
+        "tpot_ms": [t for o in done if (t := tpot_ms(o)) is not None],
+        "e2e_ms": [e2e_ms(o, scheduled=span.open_loop) for o in done],
+    }
+    return {name: [_round(quantile(v, q / 100)) for q in _QUANTILES] for name, v in values.items() if v}
+
+
+def _shown(timeline: Timeline, seen: Seen) -> Mapping[str, Series]:
+    """The series that are kept; requests in flight and their first tokens are two of them."""
+    outcomes = [o for span in seen.spans for o in span.outcomes]
+    series = {n: s for n, s in timeline.series.items() if not n.endswith((".started_s", ".slowed_by"))}
+    if (flying := joined.in_flight(outcomes)) is not None:
+        series["client.in_flight"] = flying
+    first = sorted(
+        (o.token_ns[0], t)
+        for span in seen.spans
+        for o in span.outcomes
+        if o.completed and (t := ttft_ms(o, scheduled=span.open_loop)) is not None
+    )
+    if first:
+        series["client.ttft_ms"] = Series(times_ns=[t for t, _ in first], values=[v for _, v in first])
+    return series
+
+
+def _thin(series: Series, origin: int) -> dict[str, list[float]]:
+    """At most some 240 pairs of time and value: of each stretch the largest, so that no peak is lost."""
+    count = len(series.values)
+    step = max(1, -(-count // _POINTS))
+    times: list[float] = []
+    values: list[float] = []
+    for begin in range(0, count, step):
+        part = range(begin, min(count, begin + step))
+        top = max(part, key=lambda i: series.values[i])
+        times.append(round((series.times_ns[top] - origin) / 1e9, 3))
+        values.append(_round(series.values[top]))
+    return {"time_s": times, "value": values}
+
+
+def _round(value: float | None) -> float:
+    return float(f"{value or 0.0:.6g}")
+
+
+def energy_text(point: LoadPoint) -> str:
+    """`1.2 J/token (NVML energy counter)`, or that it was not measured."""
+    if point.energy_j is None:
+        return point.energy_source
+    tokens = (point.output_tokens_per_s or 0.0) * point.window_s
+    count, unit = (tokens, "token") if tokens else (float(point.completed), "request")
+    return f"{point.energy_j / count:.3g} J/{unit} ({point.energy_source})" if count else point.energy_source
