@@ -16,6 +16,7 @@ from model_optimizer.facts import (
     architectures,
     decisions,
     drivers,
+    flags,
     formats,
     gpus,
     memory,
@@ -89,6 +90,8 @@ GIVEN_BY_LOADER = {"asked", "exact"}
 
 def rows_of(path: Path) -> list[tuple[dict[str, Any], type[Fact]]]:
     """The raw rows of a file, each with the kind it is read as; nested rows included."""
+    if path.suffix == ".json" and path.parent.parent == FOLDER / "flags":
+        return [(json.loads(path.read_text()), flags.Difference)]
     if path.suffix == ".json":
         kind = models.ModelFact if path.parent.name == "models" else architectures.Architectures
         return [(json.loads(path.read_text()), kind)]
