@@ -71,7 +71,7 @@ class World:
                 ),
                 rejected=(),
             ),
-            needs=lambda plan, model: self.needs,
+            needs=lambda plans, checkpoint: self.needs,
             make=self.make,
             verify=self.verify,
             serve=self.serve,

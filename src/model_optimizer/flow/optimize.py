@@ -64,7 +64,7 @@ class Stages:
     examine: Callable[[Host], Sequence[Finding]]
     checkpoint: Callable[[ModelSpec], Artifact]
     options: Callable[[Host, ModelSpec, Artifact, Workload, Slo], Options]
-    needs: Callable[[Plan, ModelSpec], Needs]
+    needs: Callable[[Sequence[Plan], Artifact], Needs]
     make: Callable[[Plan, Artifact, Path, Progress], Artifact]
     verify: Callable[[Plan, Artifact, Artifact, Desk, Progress], Verdict]
     serve: Callable[[Plan, Artifact, Path, Progress], AbstractContextManager[Any]]
@@ -155,10 +155,9 @@ class _Job:
 
     def _refuse_without_room(self, host: Host, found: Options) -> None:
         """State what the run will write and hold at once, and stop when the machine lacks it."""
-        needs = [self._stages.needs(plan, self._model) for plan in found.plans]
-        disk = sum(n.disk_bytes for n in needs)
-        memory = max((n.memory_bytes for n in needs), default=0)
-        count = len(needs)
+        needs = self._stages.needs(found.plans, self.checkpoint)
+        disk, memory = needs.disk_bytes, needs.memory_bytes
+        count = len(found.plans)
         what = f"{count} candidate{'s' * (count != 1)}"
         writes, holds = units.show_bytes(disk), units.show_bytes(memory)
         self._progress(f"{what}: will write about {writes} and hold up to {holds} of memory at once", None)

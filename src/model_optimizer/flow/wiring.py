@@ -133,9 +133,10 @@ class Wiring:
 
         return find
 
-    def _needs(self, plan: Plan, model: ModelSpec) -> Needs:
-        each = [self._kit.tools[tool].needs(model, self._kit.schemes[plan.scheme]) for tool in plan.path[-1:]]
-        return each[0] if each else Needs()
+    def _needs(self, plans: Sequence[Plan], checkpoint: Artifact) -> Needs:
+        """Of all steps to all plans; a step that plans share is made once."""
+        hops = dict.fromkeys(hop for plan in plans for hop in making.chain_of(plan, checkpoint, self._bench))
+        return paths.needs(tuple(hops), self._model, self._kit.tools, self._kit.schemes)
 
     def _make(self, plan: Plan, checkpoint: Artifact, folder: Path, progress: Progress) -> Artifact:
         folder.mkdir(exist_ok=True)

@@ -114,11 +114,10 @@ def follow(chain: Chain, source: Artifact, out: Path, bench: Bench, progress: Pr
     return source
 
 
-def make_plan(plan: Plan, checkpoint: Artifact, folder: Path, bench: Bench, progress: Progress) -> Artifact:
-    """Make what a plan serves. Every step of its path stays in `folder` as `<tool>-<scheme>`.
-
-    What lies there already, made of the same content, is not made again: candidates share their steps.
-    """
+def chain_of(plan: Plan, checkpoint: Artifact, bench: Bench) -> Chain:
+    """The steps that a plan's path names; none when it serves the checkpoint as it is. Raises UsageError."""
+    if not plan.path:
+        return ()
     possible = paths.paths(
         checkpoint.task,
         plan.scheme,
@@ -127,7 +126,15 @@ def make_plan(plan: Plan, checkpoint: Artifact, folder: Path, bench: Bench, prog
         bench.tools,
         have_scheme=checkpoint.scheme,
     )
-    chain = paths.named(plan.path, possible)
+    return paths.named(plan.path, possible)
+
+
+def make_plan(plan: Plan, checkpoint: Artifact, folder: Path, bench: Bench, progress: Progress) -> Artifact:
+    """Make what a plan serves. Every step of its path stays in `folder` as `<tool>-<scheme>`.
+
+    What lies there already, made of the same content, is not made again: candidates share their steps.
+    """
+    chain = chain_of(plan, checkpoint, bench)
     made = checkpoint
     for place, hop in enumerate(chain):
         target = folder.absolute() / _name(hop)
