@@ -14,7 +14,7 @@ import pytest
 import model_optimizer
 
 ROOT = Path(model_optimizer.__file__).parent
-STAGES = {"doctor", "planner", "quantize", "convert", "verify", "serve", "bench", "diagnose"}
+STAGES = {"doctor", "planner", "quantize", "convert", "verify", "serve", "bench", "diagnose", "tune"}
 BASE = {"core", "facts", "system"}
 SHARED = BASE | {"schemes", "engines"}
 
@@ -32,6 +32,9 @@ MAY_IMPORT: dict[str, set[str]] = {
     "workers": set(),
     "cli": SHARED | STAGES | {"api", "flow", "report"},
 }
+LATE = {"tune/sampler.py"}
+"""Files that are a class of somebody else's package, and are imported inside the function that needs them."""
+
 HEAVY = {
     "torch", "transformers", "vllm", "tensorrt", "onnx", "onnxruntime", "onnxruntime_genai", "litserve",
     "numpy", "pynvml", "psutil", "docker", "huggingface_hub", "optuna", "ray",
@@ -82,7 +85,7 @@ def test_workers_know_nothing_of_ours() -> None:
 
 def test_nothing_heavy_is_imported_when_a_file_is() -> None:
     for path in files():
-        if room_of(path) != "workers":
+        if room_of(path) != "workers" and str(path.relative_to(ROOT)) not in LATE:
             heavy = {n.split(".")[0] for n in imports(path, top_level_only=True)} & HEAVY
             assert not heavy, f"{path.relative_to(ROOT)}: import {sorted(heavy)} inside the function"
 

@@ -41,6 +41,12 @@ FLAGS = {
     "kv_cache_memory_bytes": "--kv-cache-memory-bytes",
     "block_size": "--block-size",
     "kv_cache_dtype": "--kv-cache-dtype",
+    "scheduler_cls": "--scheduler-cls",
+}
+EITHER_WAY = {
+    "enable_prefix_caching": "--{}enable-prefix-caching",
+    "enable_chunked_prefill": "--{}enable-chunked-prefill",
+    "async_scheduling": "--{}async-scheduling",
 }
 
 
@@ -81,11 +87,15 @@ def launch(plan: Plan, port: int) -> Launch:
     for name, flag in FLAGS.items():
         if value := plan.setting(name):
             words += [flag, value]
+    for name, flag in EITHER_WAY.items():
+        if value := plan.setting(name):
+            words.append(flag.format("no-" if value == "0" else ""))
     if plan.setting("enforce_eager") == "1":
         words.append("--enforce-eager")
     return Launch(
         environment=ENVIRONMENT,
         arguments=tuple(words),
+        env=plan.env,
         served_name=_litserve.served_name(plan),
     )
 
