@@ -12,7 +12,8 @@ from typing import Any
 
 from model_optimizer.bench import answers
 from model_optimizer.bench.exchange import Exchange, Outcome
-from model_optimizer.bench.load import Driven, Driver, Level
+from model_optimizer.bench.level import Driven, Level
+from model_optimizer.bench.load import Driver
 from model_optimizer.bench.pool import Pool
 from model_optimizer.bench.prompts import TokenIds
 from model_optimizer.bench.request import Manner, Prepared, Writer

@@ -23,7 +23,7 @@ from clients import Cost, bare, ours, prepared
 from servers import serving
 
 from model_optimizer.bench.latency import gaps_ms, ttft_ms
-from model_optimizer.bench.load import Driven, Level
+from model_optimizer.bench.level import Driven, Level
 
 TOKENS = 64
 
@@ -109,7 +109,7 @@ def streams() -> dict[str, object]:
     with serving("null_server", "--pace-ms", 50) as (url, _):
         code = (
             "import asyncio, resource, sys; sys.path.insert(0, sys.argv[2])\n"
-            "from clients import ours, prepared; from model_optimizer.bench.load import Level\n"
+            "from clients import ours, prepared; from model_optimizer.bench.level import Level\n"
             "level = Level(title='', arrivals='closed', concurrency=1000, requests=1000)\n"
             "driven, cost = asyncio.run(ours(sys.argv[1], prepared(sys.argv[1], 64), level))\n"
             "print(sum(o.completed for o in driven.outcomes),"

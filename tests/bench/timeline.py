@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from model_optimizer.bench.exchange import Kind, Outcome
-from model_optimizer.bench.load import Driven, Level
+from model_optimizer.bench.level import Driven, Level
 
 MS = 1_000_000
 

@@ -9,22 +9,36 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from time import perf_counter_ns
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """Nanoseconds now. A clock that is not the machine's own (in tests) is the event loop's time."""
+
+    now: Callable[[], int] = perf_counter_ns
+
+    @property
+    def is_real(self) -> bool:
+        return self.now is perf_counter_ns
 
 
 class Alarm:
     """One alarm of one event loop; only one caller may wait on it at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        clock = clock or Clock()
         self._loop = asyncio.get_running_loop()
+        self._now = clock.now
         self._waiter: asyncio.Future[None] | None = None
-        self._timer = _timer()
+        self._timer = _timer() if clock.is_real else None
         if self._timer is not None:
             self._loop.add_reader(self._timer.descriptor, self._ring)
 
     async def until(self, time_ns: int) -> None:
         """Return at `time_ns`; when that has passed, after the loop has had one turn."""
-        left = time_ns - perf_counter_ns()
+        left = time_ns - self._now()
         if left <= 0:
             await asyncio.sleep(0)
             return

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from model_optimizer.core import ClientHealth
 
-from .load import Driven
+from .level import Driven
 from .percentiles import quantile
 
 if TYPE_CHECKING:

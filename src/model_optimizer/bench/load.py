@@ -4,15 +4,13 @@ import asyncio
 import gc
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from random import Random
 from time import perf_counter_ns, thread_time_ns
+from typing import Protocol
 
-from model_optimizer.core.workload import Arrivals
-
-from .arrivals import offsets_ns
-from .clock import Alarm
+from .clock import Alarm, Clock
 from .exchange import Exchange, Outcome
-from .pool import Pool
+from .level import Driven, Level
 from .request import Prepared
 
 _TICK_S = 0.02
@@ -25,90 +23,71 @@ _PREPARE_NS = 20_000_000_000
 _PREPARE_SOME_NS = 500_000_000
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Level:
-    """What one level asks for. `warmup` requests come first, then `requests` of them or `duration_s`.
+class Carrier(Protocol):
+    """Sends requests and waits for their answers: a pool of connections."""
 
-    `title` is how people read it: `concurrency 8`.
-    """
+    async def carry(self, exchange: Exchange) -> None: ...
 
-    title: str
-    arrivals: Arrivals
-    concurrency: int | None = None
-    qps: float | None = None
-    burstiness: float = 1.0
-    requests: int | None = None
-    duration_s: float | None = None
-    warmup: int = 0
-    seed: int = 0
-    timeout_s: float = 300.0
-    keep_bytes: int = 256 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Driven:
-    """A level that was driven. The window is open from `opened_ns` until `closed_ns`, when load was no
-    longer offered; `ended_ns` is when the last answer was in. `slips_ms` are how late requests of an
-    open loop were begun, `lags_ms` how late the event loop was. `given_up` requests were under way when
-    it was interrupted: they count nowhere.
-    """
-
-    level: Level
-    outcomes: tuple[Outcome, ...]
-    opened_ns: int
-    closed_ns: int
-    ended_ns: int
-    slips_ms: tuple[float, ...] = ()
-    lags_ms: tuple[float, ...] = ()
-    cpu_share: float | None = None
-    given_up: int = 0
-    stopped: str | None = None
-    interrupted: bool = False
+    def expire(self, exchange: Exchange, detail: str) -> None: ...
 
 
 class Driver:
     """One level, once. `make` gives the n-th request, `read` judges a finished exchange, `progress` is
-    called about ten times a second with the share done."""
+    called about ten times a second with the share done. `follow` gives the next turn of a session."""
 
     def __init__(
         self,
         level: Level,
-        pool: Pool,
+        pool: Carrier,
         *,
         make: Callable[[int], Prepared],
         read: Callable[[Exchange], Outcome],
         progress: Callable[[float], None],
+        follow: Callable[[Exchange], Prepared | None] | None = None,
+        clock: Clock | None = None,
     ) -> None:
         self._level = level
         self._pool = pool
         self._make = make
         self._read = read
         self._progress = progress
+        self._follow = follow
+        self._clock = clock or Clock()
+        self._now = self._clock.now
+        self._dice = Random(f"think/{level.seed}/{level.share}")
+        self._prepared = False
         self._ahead: list[Prepared] = []
         self._issued = 0
         self._flying: dict[Exchange, None] = {}
         self._unread: list[Exchange] = []
         self._unread_bytes = 0
         self._outcomes: list[Outcome] = []
-        self._finished = self._finished_measured = self._good = 0
+        self._finished = self._finished_measured = self._good = self._late = 0
         self._opened_ns: int | None = None
         self._closed_ns: int | None = None
         self._cpu_ns = 0
         self._slips: list[float] = []
         self._lags: list[float] = []
         self._stopped: str | None = None
+        self._aborted = False
+        self._main: asyncio.Task[object] | None = None
 
-    async def run(self) -> Driven:
-        """Drive the level to its end. A cancellation (Ctrl-C) ends it early, and the result says so."""
-        self._prepare()
+    async def run(self, begin_ns: int | None = None) -> Driven:
+        """Drive the level to its end. A cancellation (Ctrl-C) ends it early, and the result says so.
+
+        `begin_ns` is when the schedule of an open loop begins, which processes that share it agree on.
+        """
+        self.prepare()
         self._progress(0.0)
         interrupted = False
+        self._main = asyncio.current_task()
         with _quiet_memory():
             ticker = asyncio.create_task(self._tick())
             try:
-                await (self._closed_loop() if self._level.arrivals == "closed" else self._open_loop())
+                begin = begin_ns or self._now() + _LEAD_NS
+                await (self._closed_loop() if self._level.arrivals == "closed" else self._open_loop(begin))
             except asyncio.CancelledError:
-                interrupted = True
+                interrupted = not self._aborted
                 if (task := asyncio.current_task()) is not None:
                     task.uncancel()
             finally:
@@ -127,15 +106,16 @@ class Driver:
         """One user: the next request follows the end of the last one. A server that cannot be connected
         to is not asked in a busy loop."""
         pause_s = 0.0
-        while (exchange := self._next(perf_counter_ns())) is not None:
+        turn: Prepared | None = None
+        while (exchange := self._next(self._now(), turn)) is not None:
             await self._carry(exchange)
             pause_s = min(1.0, 2 * pause_s or 0.1) if exchange.error == "connect" else 0.0
-            if pause_s:
-                await asyncio.sleep(pause_s)
+            turn = self._follow(exchange) if self._follow else None
+            if wait_s := pause_s + (self._think_s() if turn else 0.0):
+                await asyncio.sleep(wait_s)
 
-    async def _open_loop(self) -> None:
-        alarm = Alarm()
-        begin = perf_counter_ns() + _LEAD_NS
+    async def _open_loop(self, begin: int) -> None:
+        alarm = Alarm(self._clock)
         try:
             async with asyncio.TaskGroup() as group:
                 for time_ns in self._schedule(begin):
@@ -143,17 +123,32 @@ class Driver:
                     if self._stopped:
                         break
                     if self._opened_ns is not None:
-                        self._slips.append((perf_counter_ns() - time_ns) / 1e6)
-                    group.create_task(self._carry(self._issue(time_ns)))
+                        self._slips.append((self._now() - time_ns) / 1e6)
+                    group.create_task(self._session(self._issue(time_ns)))
         finally:
             alarm.close()
 
+    async def _session(self, exchange: Exchange) -> None:
+        """A request of an open loop, and the turns that follow it for as long as load is offered."""
+        await self._carry(exchange)
+        while self._follow and (turn := self._follow(exchange)) is not None:
+            due = (exchange.finished_ns or self._now()) + round(self._think_s() * 1e9)
+            await asyncio.sleep(max(0.0, (due - self._now()) / 1e9))
+            if self._stopped or (self._level.duration_s is not None and self._closed_ns is not None):
+                return
+            measured = self._opened_ns is not None and self._closed_ns is None
+            exchange = Exchange(turn, index=exchange.index, measured=measured, scheduled_ns=due)
+            await self._carry(exchange)
+
+    def _think_s(self) -> float:
+        mean = self._level.think_time_s
+        return self._dice.expovariate(1 / mean) if mean else 0.0
+
     def _schedule(self, begin: int) -> Iterator[int]:
-        """Absolute times of all arrivals; opens the window with the last one of the warm-up."""
+        """Absolute times of this process's arrivals; opens the window with the last one of the warm-up."""
         level = self._level
-        offsets = offsets_ns(level.arrivals, level.qps or float("inf"), level.burstiness, level.seed)
         last = begin
-        for index, offset in enumerate(offsets):
+        for index, offset in enumerate(level.arrivals_ns()):
             time_ns = begin + offset
             if index == level.warmup:
                 self._open(last)
@@ -162,31 +157,38 @@ class Driver:
                 if level.requests is not None and index - level.warmup >= level.requests:
                     self._closed_ns = last
                     return
-                if level.requests is None and time_ns > end:
+                if level.requests is None and level.duration_s is not None and time_ns > end:
                     self._closed_ns = end
                     return
-            yield time_ns
+            if index % level.shares == level.share:
+                yield time_ns
             last = time_ns
+        self._closed_ns = last
 
     # Requests.
 
-    def _next(self, now: int) -> Exchange | None:
+    def _next(self, now: int, turn: Prepared | None = None) -> Exchange | None:
         """The next request of a closed loop; None when no more are wanted, which closes the window."""
         level = self._level
-        if self._issued == level.warmup:
+        number = self._number(self._issued)
+        if number >= level.warmup:
             self._open(now)
         if self._opened_ns is not None:
-            enough = level.requests is not None and self._issued - level.warmup >= level.requests
+            enough = level.requests is not None and number - level.warmup >= level.requests
             end = None if level.duration_s is None else self._opened_ns + round(level.duration_s * 1e9)
             if enough or (end is not None and now >= end):
                 self._closed_ns = self._closed_ns or (now if end is None else min(now, end))
                 return None
-        return None if self._stopped else self._issue(now)
+        return None if self._stopped else self._issue(now, turn)
 
-    def _issue(self, scheduled_ns: int) -> Exchange:
-        index = self._issued
+    def _number(self, own: int) -> int:
+        """The place of this process's n-th request among those of all processes."""
+        return self._level.share + self._level.shares * own
+
+    def _issue(self, scheduled_ns: int, turn: Prepared | None = None) -> Exchange:
+        index = self._number(self._issued)
         self._issued += 1
-        prepared = self._ahead.pop() if self._ahead else self._make(index)
+        prepared = turn or (self._ahead.pop() if self._ahead else self._make(index))
         measured = self._opened_ns is not None
         return Exchange(prepared, index=index, measured=measured, scheduled_ns=scheduled_ns)
 
@@ -199,6 +201,8 @@ class Driver:
         self._finished += 1
         self._finished_measured += exchange.measured
         self._good += exchange.error is None and exchange.status == 200
+        if exchange.measured and (overload := self._level.overload):
+            self._late += overload.misses(exchange, self._now(), is_open=self._level.arrivals != "closed")
         if not self._good and self._finished >= max(_FIRST_FAILURES, 2 * (self._level.concurrency or 0)):
             self._stopped = f"stopped early: the first {self._finished} requests all failed"
 
@@ -207,16 +211,19 @@ class Driver:
             self._opened_ns = now
             self._cpu_ns = thread_time_ns()
 
-    def _prepare(self) -> None:
+    def prepare(self) -> None:
         """Make requests before the load, so that it is not done under load: all of them where their number
         is known, else as many as a moment allows. What is missing later is made when it is needed."""
+        if self._prepared:
+            return
+        self._prepared = True
         level, begin, size = self._level, perf_counter_ns(), 0
         wanted, limit_ns = level.requests, _PREPARE_NS
         if wanted is None and level.qps:
             wanted = round(level.qps * (level.duration_s or 0) * 1.2)
         if wanted is None:
             wanted, limit_ns = _AHEAD, _PREPARE_SOME_NS
-        for index in range(level.warmup + wanted):
+        for index in range(level.share, level.warmup + wanted, level.shares):
             self._ahead.append(self._make(index))
             size += len(self._ahead[-1].data)
             if size > _AHEAD_BYTES or perf_counter_ns() - begin > limit_ns:
@@ -229,15 +236,16 @@ class Driver:
         """Time limits, the lag of the event loop, progress, and room for what comes next."""
         count = 0
         while True:
-            expected = perf_counter_ns() + round(_TICK_S * 1e9)
+            expected = self._now() + round(_TICK_S * 1e9)
             await asyncio.sleep(_TICK_S)
-            now = perf_counter_ns()
+            now = self._now()
             if self._opened_ns is not None and self._closed_ns is None:
                 self._lags.append(max(0.0, (now - expected) / 1e6))
             self._read_some(now)
             count += 1
             if count % 5 == 0:
                 self._expire(now)
+                self._give_up_early(now)
                 self._progress(self._share(now))
 
     def _expire(self, now: int) -> None:
@@ -246,6 +254,15 @@ class Driver:
             if now - exchange.scheduled_ns <= limit_ns:
                 break
             self._pool.expire(exchange, f"no whole answer within {self._level.timeout_s:g} s")
+
+    def _give_up_early(self, now: int) -> None:
+        overload, is_open = self._level.overload, self._level.arrivals != "closed"
+        if overload is None or self._stopped or self._main is None:
+            return
+        late = sum(overload.misses(e, now, is_open=is_open) for e in self._flying if e.measured)
+        if because := overload.lost(self._late + late):
+            self._stopped, self._aborted = because, True
+            self._main.cancel()
 
     def _read_some(self, now: int) -> None:
         """Judge finished exchanges while it runs only when keeping their bytes would take too much room."""
@@ -259,13 +276,13 @@ class Driver:
     def _share(self, now: int) -> float:
         level = self._level
         if level.requests is not None:
-            return min(1.0, self._finished / (level.warmup + level.requests))
+            return min(1.0, self._finished * level.shares / (level.warmup + level.requests))
         if self._opened_ns is None or not level.duration_s:
             return 0.0
         return max(0.0, min(1.0, (now - self._opened_ns) / 1e9 / level.duration_s))
 
     def _result(self, *, interrupted: bool) -> Driven:
-        ended = perf_counter_ns()
+        ended = self._now()
         opened = self._opened_ns if self._opened_ns is not None else ended
         busy = (thread_time_ns() - self._cpu_ns) / max(1, ended - opened) if self._opened_ns else None
         given_up = len(self._flying)
@@ -282,6 +299,7 @@ class Driver:
             given_up=given_up,
             stopped=self._stopped,
             interrupted=interrupted,
+            aborted=self._aborted,
         )
 
     def _closing(self, opened: int, ended: int) -> int:

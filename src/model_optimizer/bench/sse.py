@@ -1,6 +1,7 @@
 """Server-sent events, read from a whole body. The standard is WHATWG HTML, section 9.2."""
 
 import re
+from itertools import accumulate
 
 _BLANK = re.compile(rb"(?>\r\n|\n|\r)(?>\r\n|\n|\r)")
 _LINE = re.compile(rb"\r\n|\n|\r")
@@ -13,6 +14,10 @@ def events(body: bytes) -> list[tuple[bytes, int]]:
     Comments, other fields and events without data are passed over. What comes after the last empty
     line is an event too: some servers close without one.
     """
+    blocks = body.split(b"\n\n")
+    if _is_plain(body, blocks):
+        ends = accumulate(len(block) + 2 for block in blocks)
+        return [(block[6:], end) for block, end in zip(blocks[:-1], ends, strict=False)]
     found: list[tuple[bytes, int]] = []
     end = len(_BOM) if body.startswith(_BOM) else 0
     body = body[end:]
@@ -23,6 +28,13 @@ def events(body: bytes) -> list[tuple[bytes, int]]:
         elif (data := _data(block)) is not None:
             found.append((data, end))
     return found
+
+
+def _is_plain(body: bytes, blocks: list[bytes]) -> bool:
+    """Whether it is one line of data after the other, with an empty line after each: the common case."""
+    if blocks[-1] or b"\r" in body or body.count(b"\n") != 2 * (len(blocks) - 1):
+        return False
+    return body.count(b"\n\ndata: ") == len(blocks) - 2 and body.startswith(b"data: ")
 
 
 def _blocks(body: bytes) -> list[tuple[bytes, int]]:

@@ -10,7 +10,7 @@ from model_optimizer.core import LoadPoint, Percentiles, Slo
 from .exchange import Outcome
 from .health import health
 from .latency import e2e_ms, gaps_ms, meets, tpot_ms, ttft_ms
-from .load import Driven
+from .level import Driven
 from .percentiles import percentiles
 from .sampler import Sampled
 from .vllm_block import vllm_bench

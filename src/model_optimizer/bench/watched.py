@@ -20,7 +20,7 @@ from model_optimizer.system.telemetry.nvml import slowed_by
 
 from . import timeline as joined
 from .latency import e2e_ms, tpot_ms, ttft_ms
-from .load import Driven
+from .level import Driven
 from .percentiles import quantile
 from .timeline import Span
 from .window import window

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from .exchange import Outcome
-from .load import Driven
+from .level import Driven
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

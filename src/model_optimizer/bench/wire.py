@@ -207,16 +207,22 @@ class Framer:
 def pass_chunks(data: bytes, position: int, begins: list[int], ends: list[int]) -> int:
     """Note where the data of each plain, whole chunk begins and ends; where the first other one is."""
     find, total = data.find, len(data)
+    sizes: dict[bytes, int] = {}  # most chunks of a stream have one of a few sizes
     while True:
         line = find(b"\r\n", position, position + 10)
         text = data[position:line]
-        if line < 0 or not text.isalnum():
+        size = sizes.get(text)
+        if size is None:
+            if line < 0 or not text.isalnum():
+                return position
+            try:
+                size = sizes[text] = int(text, 16)
+            except ValueError:
+                return position
+        if not size:
             return position
-        try:
-            after = line + 4 + int(text, 16)
-        except ValueError:
-            return position
-        if after > total or after == line + 4 or data[after - 2 : after] != b"\r\n":
+        after = line + 4 + size
+        if after > total or data[after - 2 : after] != b"\r\n":
             return position
         begins.append(line + 2)
         ends.append(after - 2)
