@@ -55,6 +55,7 @@ TABLES: dict[Path, dict[str, type[Fact]]] = {
     COMPATIBILITY / "drivers.toml": {
         "minimum": drivers.MinimumDriver,
         "branch": drivers.DriverBranch,
+        "generation": drivers.Generation,
         "rule": drivers.DriverRule,
     },
     COMPATIBILITY / "vllm_flags.toml": {"flag": vllm.FlagFact},

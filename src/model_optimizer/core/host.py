@@ -125,7 +125,8 @@ class Containers:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What the system lets a process have, in bytes; `memory_lock_bytes` is -1 without a limit."""
+    """What the system lets a process have, in bytes; -1 is unlimited. `open_files` is the hard limit, to
+    which servers raise their own."""
 
     shared_memory_bytes: int | None = None
     open_files: int | None = None

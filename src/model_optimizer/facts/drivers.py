@@ -7,6 +7,7 @@ CUDA any driver from the minimum of that major will do (`minimum`).
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Literal
 
 from model_optimizer.core import UsageError
 from model_optimizer.facts import read
@@ -56,6 +57,16 @@ class DriverRule(Fact):
     applies_to: tuple[str, ...] = ()
     not_on: tuple[str, ...] = ()
     oldest_driver: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Generation(Fact):
+    """GPUs whose PCI number (four hexadecimal digits) is at least `first_device`. `open_modules` says whether
+    the open kernel modules are possible or required for them."""
+
+    architecture: str
+    first_device: str
+    open_modules: Literal["possible", "required"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,3 +167,31 @@ def rule(name: str) -> DriverRule:
     raise UsageError(
         f"there is no rule `{name}` in the facts", hint=(f"known: {', '.join(r.id for r in rules())}",)
     )
+
+
+@cache
+def generations() -> tuple[Generation, ...]:
+    """From old to new."""
+    return read.toml_rows(_FOLDER / "drivers.toml", "generation", Generation)
+
+
+def generation(device: str) -> Generation | None:
+    """The generation of a PCI number (`28e0`); None when it is older than every one with open modules.
+
+    ValueError when it is not a hexadecimal number.
+    """
+    number = int(device, 16)
+    found = [row for row in generations() if int(row.first_device, 16) <= number]
+    return found[-1] if found else None
+
+
+def past_end_of_life(row: DriverBranch, day: str) -> bool:
+    """Whether a branch ended in a month before that of `day` (2026-11-30)."""
+    return row.end_of_life < day[:7]
+
+
+def advised_branch(day: str | None, *, cuda_major: int | None = None) -> DriverBranch:
+    """The branch to install: the oldest long-term one that is still served and runs the newest CUDA."""
+    major = cuda_major or max(row.cuda_major for row in branches())
+    fitting = [row for row in branches() if row.kind == "long-term" and row.cuda_major >= major]
+    return next((row for row in fitting if day is None or not past_end_of_life(row, day)), fitting[-1])

@@ -18,17 +18,18 @@ def read(world: World) -> Limits:
     temporary = world.disk(world.at("/tmp")) if world.exists("/tmp") else None
     return Limits(
         shared_memory_bytes=shm[0] if shm else None,
-        open_files=_soft(world, "Max open files"),
-        memory_lock_bytes=_soft(world, "Max locked memory"),
+        open_files=_limit(world, "Max open files", hard=True),
+        memory_lock_bytes=_limit(world, "Max locked memory"),
         swap_used_bytes=attempt(lambda: memory["SwapTotal"] - memory["SwapFree"]),
         container_disk_free_bytes=docker_disk[1] if docker_disk else None,
         temporary_free_bytes=temporary[1] if temporary else None,
     )
 
 
-def _soft(world: World, name: str) -> int | None:
-    """The soft limit by its name in /proc/self/limits; -1 for unlimited."""
-    found = re.search(rf"^{name}\s+(\S+)", world.text("/proc/self/limits") or "", re.MULTILINE)
+def _limit(world: World, name: str, *, hard: bool = False) -> int | None:
+    """A limit by its name in /proc/self/limits, the soft one or the hard one; -1 for unlimited."""
+    found = re.search(rf"^{name}\s+(\S+)\s+(\S+)", world.text("/proc/self/limits") or "", re.MULTILINE)
     if not found:
         return None
-    return -1 if found[1] == "unlimited" else attempt(lambda: int(found[1]))
+    value = found[2] if hard else found[1]
+    return -1 if value == "unlimited" else attempt(lambda: int(value))

@@ -20,7 +20,8 @@ _INSTALLED = re.compile(
     r"^Package: (\S+)\nStatus: (?:install|hold) ok installed\n(?:.+\n)*?Version: (\S+)$", re.MULTILINE
 )
 _SPEAKS_OF_GPU = re.compile(
-    r"NVRM|\bXid\b|nouveau|nvidia|\bavc:.*(?:nvidia|container)|Lockdown:.*module|key was rejected|BAR \d.*(?:no space|can't|failed)",
+    r"NVRM|\bXid\b|nouveau|nvidia|\bavc:.*(?:nvidia|container)|Lockdown:.*module|key was rejected"
+    r"|BAR \d.*(?:no space|can't|failed)",
     re.IGNORECASE,
 )
 _STAMP = re.compile(r"^(?:<\d+>)?(?:\[[^\]]*\]\s*|\w{3} +\d+ [\d:.]+ \S+ kernel: |\S+T\S+ \S+ kernel: )")
