@@ -21,8 +21,9 @@ from functools import cache
 from pathlib import Path
 from statistics import fmean, median
 
-from model_optimizer.core import FitQuestion, Lengths, ModelSpec, MoptError, Workload, lengths, plugins
+from model_optimizer.core import FitQuestion, Lengths, ModelSpec, MoptError, Workload, plugins
 from model_optimizer.facts import gpus, speed, vllm
+from model_optimizer.facts.versions import key
 from model_optimizer.planner import fit as memory_room
 from model_optimizer.planner.memory import card
 from model_optimizer.planner.service import loads, loop, summary
@@ -37,7 +38,7 @@ POINTS = ROOT / "evidence/speed-model/points"
 PRECISIONS = {
     "bf16": "bf16", "fp8-block": "fp8_block", "fp8-block (Marlin weight-only on SM80)": "fp8_block",
     "awq-int4": "awq_int4", "awq": "awq_int4", "awq-marlin": "awq_int4", "gptq-int4": "gptq_int4",
-    "gptq-marlin-int4": "gptq_int4", "gptq-int8": "int8_weight", "int4-w4a16": "gptq_int4", "fp8-dynamic": "fp8",  # noqa: E501
+    "gptq-marlin-int4": "gptq_int4", "gptq-int8": "int8_weight", "int4-w4a16": "gptq_int4", "fp8-dynamic": "fp8",
     "fp8-static": "fp8_static", "fp8": "fp8", "fp8 weight-only (Marlin)": "fp8", "bf16 + kv fp8_e4m3": "bf16",
 }  # fmt: skip
 CARDS = {
@@ -46,9 +47,27 @@ CARDS = {
     "L4 24GB": "L4",
 }  # fmt: skip
 
+# Two rows cannot be what they say: 1000 prompts of 217 tokens on A100 have a mean time to first token that is
+# less than half of their computation at the card's peak (1000 x 217 x 16.4 GFLOP / 312 TFLOPS = 11.4 s, measured
+# 3.4 and 4.0 s on average), so they were in the prefix cache from a run before.
+FROM_CACHE = {"gps_q8_A100-80GB__bf16", "gps_q8_A100-80GB__awq"}
+# By Little's law about 1030 sequences ran at once here: its limits were not the release's for an A100.
+BIG_BATCHES = {"gps_q8_A100-80GB__gptq-marlin-int4": {"max_num_seqs": 1024, "max_num_batched_tokens": 8192}}
+# gpustack runs vLLM's image, which has FlashInfer; before 0.11.1 it samples with it.
+IMAGE = (("VLLM_USE_FLASHINFER_SAMPLER", "1"),)
 
-# ShareGPT as vLLM's load generator draws it: means of 217 and 201 tokens, both with a long tail.
-CHAT = (lengths.parse("lognormal:92,1900"), lengths.parse("lognormal:128,1180"))
+
+def exponential(mean: float, least: int, most: int) -> Lengths:
+    """What is least assumed of lengths of which a mean and bounds are known: an exponential distribution."""
+    rate = 1 / (mean - least)
+    shares = [(n + 0.5) / 400 for n in range(400)]
+    found = [min(most, least - math.log(1 - share) / rate) for share in shares]
+    return Lengths(kind="empirical", numbers=tuple(found))
+
+
+# ShareGPT as vLLM's load generator draws it: means of 217 and 201 tokens; it leaves out what is shorter than
+# 4 tokens, prompts of more than 1024 and pairs of more than 2048.
+CHAT = exponential(217, 4, 1024), exponential(201, 4, 2044)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +92,9 @@ class Point:
     utilization: float | None = None
     kv_tokens: int | None = None
     async_scheduling: bool | None = None
+    pipeline: int = 1
+    poll_steps: int = 1
+    env: tuple[tuple[str, str], ...] = ()
     tpot: float | None = None
     tpot_stat: str = "mean"
     throughput: float | None = None
@@ -91,6 +113,38 @@ def points() -> list[Point]:
     return [p for p in found if not (p.id in seen or seen.add(p.id))]
 
 
+def fold(p: Point) -> str:
+    """What is left out together: all that one party measured."""
+    return p.source.partition("-")[0]
+
+
+# Reported, and never fitted to: the card or the release is in doubt.
+DOUBTFUL = ("gpustack-14b-h100", "silicon-sglang-unversioned")
+
+
+def contradicted(every: list[Point]) -> set[str]:
+    """Ids of rows that contradict their neighbours, whatever a model says: more clients of the same server,
+    and at most 0.8 of the time per token. Of two the one with more such conflicts goes, else the slower one,
+    since a run is disturbed into being slow."""
+    groups: dict[tuple[object, ...], list[Point]] = defaultdict(list)
+    for p in every:
+        if p.concurrency and p.tpot and p.source.startswith("silicon"):
+            groups[(p.source, p.model, p.scheme, p.gpu, p.gpus, p.prompt, p.output)].append(p)
+    dropped: set[str] = set()
+    for group in groups.values():
+        while pairs := [
+            (few, more)
+            for few in group
+            for more in group
+            if few.concurrency < more.concurrency and more.tpot < 0.8 * few.tpot
+        ]:
+            counts = {p.id: sum(p in pair for pair in pairs) for pair in pairs for p in pair}
+            worst = max((p for pair in pairs for p in pair), key=lambda p: (counts[p.id], p.tpot))
+            dropped.add(worst.id)
+            group.remove(worst)
+    return dropped
+
+
 def rows(name: str) -> list[dict[str, str]]:
     with (POINTS / name).open() as text:
         return list(csv.DictReader(text))
@@ -101,6 +155,8 @@ def _collected():
         scheme = PRECISIONS.get(row["precision"])
         if scheme is None or row["engine"] not in ("vllm", "sglang", "tensorrt-llm"):
             continue
+        if row["id"] in FROM_CACHE:
+            continue
         together = row["load"].startswith("all")
         closed = row["concurrency"]
         model = row["model"].removesuffix("-FP8").removesuffix("-AWQ").removesuffix("-GPTQ-Int4")
@@ -109,9 +165,11 @@ def _collected():
             id=row["id"],
             model=model,
             scheme=scheme,
-            gpu=CARDS[row["gpu"]],
+            gpu="H100 PCIe 80GB" if row["id"].startswith("gps_q32_h100") else CARDS[row["gpu"]],
             engine=row["engine"].replace("-", "_"),
             version=row["engine_version"],
+            **BIG_BATCHES.get(row["id"], {}),
+            env=IMAGE if row["id"].startswith("gps") else (),
             kv_bits=8 if "kv fp8" in row["precision"] else 16,
             prompt=round(float(row["input_len"])),
             output=77 if row["id"].endswith("32k") else round(float(row["output_len"])),
@@ -186,18 +244,94 @@ def _parallel():
             output=int(row["output"]),
             burst=int(row["requests"]),
             utilization=0.9,
+            env=IMAGE,
             async_scheduling=row["async_scheduling"] == "yes",
             tpot=number(row["tpot_mean_ms"]),
             throughput=number(row["total_tok_s"]),
             total=True,
         )
+    for n, row in enumerate(rows("gpustack-h100.csv")):
+        closed = number(row["concurrency"])
+        yield Point(
+            # This page says SXM; neither its bandwidth nor its rate of computation is that of an SXM card.
+            source="gpustack-14b-h100" if row["model"] == "Qwen/Qwen3-14B" else "gpustack",
+            id=f"guph_{n}",
+            model=row["model"],
+            scheme=row["scheme"],
+            gpu=CARDS[row["gpu"]],
+            gpus=int(row["gpus"]),
+            pipeline=int(row["pipeline"]),
+            engine=row["engine"],
+            version=row["version"],
+            prompt=int(row["prompt"]),
+            output=int(row["output"]),
+            burst=None if closed else int(row["requests"]),
+            concurrency=int(closed) if closed else None,
+            requests=int(row["requests"]) if closed else None,
+            utilization=0.9,
+            async_scheduling=row["async_scheduling"] == "yes" if row["engine"] == "vllm" else None,
+            env=IMAGE,
+            tpot=number(row["tpot_mean_ms"]),
+            throughput=number(row["total_tok_s"]),
+            total=True,
+            ttft=number(row["ttft_mean_ms"]),
+            ttft_stat="mean",
+        )
+
+
+def _as_started(row: dict[str, str]) -> dict[str, object]:
+    """How the servers of the silicon sample were started: SemiAnalysisAI/InferenceX, benchmarks/*.sh."""
+    load = int(row["concurrency"])
+    if row["engine"] == "vllm":
+        eight = "gpt-oss" not in row["model"] or row["gpu"].startswith("B200")
+        wide = "gpt-oss" in row["model"] and row["gpu"].startswith("B200")
+        return {
+            "kv_bits": 8 if eight else 16,
+            "max_num_batched_tokens": 8192,
+            "max_num_seqs": 512 if wide else max(load, 8),
+        }
+    if row["engine"] == "tensorrt_llm":
+        return {
+            "kv_bits": 8,
+            "max_num_seqs": 1024,
+            "max_num_batched_tokens": 20000 if "gpt-oss" in row["model"] else 10240,
+        }
+    if row["gpu"].startswith("H200"):
+        seqs = 512 if row["prompt"] == row["output"] == "1024" else 256
+        return {"utilization": 0.82, "max_num_seqs": seqs, "max_num_batched_tokens": 32768}
+    poll = 30 if load >= 16 else 10
+    if row["scheme"] == "nvfp4":
+        return {
+            "kv_bits": 8,
+            "utilization": 0.85,
+            "max_num_seqs": 256,
+            "max_num_batched_tokens": 16384,
+            "poll_steps": poll,
+        }
+    if row["gpus"] == "4":
+        return {
+            "kv_bits": 8,
+            "utilization": 0.95,
+            "max_num_seqs": 32,
+            "max_num_batched_tokens": 8192,
+            "poll_steps": 10,
+        }
+    return {
+        "kv_bits": 8,
+        "utilization": 0.82,
+        "max_num_seqs": 512 if row["prompt"] == row["output"] else 256,
+        "max_num_batched_tokens": 32768,
+        "poll_steps": poll,
+    }
 
 
 def _silicon():
     for n, row in enumerate(rows("silicon-sample.csv")):
         version = re.match(r"\d+(\.\d+)+(rc\d+)?", row["version"])
         yield Point(
-            source=f"silicon-{row['engine']}",
+            # What ran in rows without a release is not known, and many of their waiting times hold a stall.
+            source=f"silicon-{row['engine']}"
+            + ("-unversioned" if row["engine"] == "sglang" and not row["version"] else ""),
             id=f"sili_{n}",
             model=row["model"],
             scheme=row["scheme"],
@@ -205,14 +339,12 @@ def _silicon():
             gpus=int(row["gpus"]),
             engine=row["engine"],
             version=version[0] if version else None,
-            # NVIDIA's FP8 and NVFP4 checkpoints for TensorRT-LLM quantize the KV cache too.
-            kv_bits=8 if row["engine"] == "tensorrt_llm" and row["scheme"] in ("fp8", "nvfp4") else 16,
             prompt=int(row["prompt"]),
             output=int(row["output"]),
             concurrency=int(row["concurrency"]),
             # Ten requests a client, all clients beginning at once.
             requests=10 * int(row["concurrency"]),
-            utilization=0.9,
+            **{"utilization": 0.9, **_as_started(row)},
             tpot=number(row["tpot_mean_ms"]),
             ttft=number(row["ttft_mean_ms"]),
             ttft_stat="mean",
@@ -270,7 +402,8 @@ def setup_of(p: Point) -> Setup:
         engine=p.engine,
         version=version,
         kv_bits=p.kv_bits,
-        tensor_parallel=p.gpus,
+        tensor_parallel=p.gpus // p.pipeline,
+        pipeline_parallel=p.pipeline,
         eager=p.eager,
     )
 
@@ -302,9 +435,13 @@ def cache_of(p: Point) -> int:
         version=p.version or "0.12.0",
         scheme=None if p.scheme == "bf16" else setup.scheme,
         kv_cache_dtype="fp8" if p.kv_bits == 8 else "auto",
-        tensor_parallel=p.gpus,
+        tensor_parallel=p.gpus // p.pipeline,
+        pipeline_parallel=p.pipeline,
         gpu_memory_utilization=p.utilization,
         max_num_seqs=p.max_num_seqs,
+        max_num_batched_tokens=p.max_num_batched_tokens,
+        max_model_len=max(p.prompt + p.output + 256, 4096),
+        env=dict(p.env) if p.version and key(p.version) < key("0.11.1") else {},
     )
     return max(memory_room.fit(question).kv_cache_tokens, p.prompt + p.output + 16)
 
@@ -328,8 +465,16 @@ def predict(p: Point, shared=None, overheads=None, aic=None) -> dict[str, float 
     if p.async_scheduling is not None:
         overhead = replace(overhead, overlap=p.async_scheduling)
     model = roofline(setup, shared=shared, overhead=overhead) if not TABLES else tabled(p, overhead)
-    limits = replace(limits, frontend_ms=overhead.frontend_ms, frontend_token_us=overhead.frontend_token_us)
-    chat = p.source == "gpustack" and 190 < p.output < 210 and p.prompt < 300
+    limits = replace(
+        limits,
+        frontend_ms=overhead.frontend_ms,
+        frontend_token_us=overhead.frontend_token_us,
+        mixed=overhead.mixed,
+        reserve=overhead.reserve,
+        ahead=overhead.overlap,
+        poll_steps=p.poll_steps,
+    )
+    chat = p.source.startswith("gpustack") and 190 < p.output < 222 and p.prompt < 300
     work = Workload(
         prompt_tokens=CHAT[0] if chat else drawn(p, p.prompt),
         output_tokens=CHAT[1] if chat else drawn(p, p.output),
@@ -404,6 +549,8 @@ def loss(found: dict[str, dict[str, float]], chosen: list[Point]) -> float:
     """Every source counts the same; TTFT counts a tenth."""
     by: dict[str, list[float]] = defaultdict(list)
     for p in chosen:
+        if p.source in DOUBTFUL:
+            continue
         for quantity, error in found[p.id].items():
             by[p.source].append(min(abs(error), 1.5) * (0.1 if quantity == "ttft" else 1.0))
     return fmean(fmean(values) for values in by.values())
@@ -417,7 +564,8 @@ def fit(chosen: list[Point], rounds: int = 1):
     """Coordinate descent over a few constants, on a thinned sample."""
     thin: dict[str, list[Point]] = defaultdict(list)
     for p in chosen:
-        thin[p.source].append(p)
+        if p.source not in DOUBTFUL:
+            thin[p.source].append(p)
     sample = [p for group in thin.values() for p in group[:: max(1, len(group) // 24)]]
     shared = speed.shared()
     overheads = {(e, row.since): row for e in speed.engines() for row in speed.engine(e).release}
@@ -476,7 +624,7 @@ def table(chosen: list[Point], found: dict[str, dict[str, float]], key) -> list[
             size = sorted(abs(v) for v in values)
             truth = [getattr(p, quantity) for p in group if quantity in found[p.id]]
             got = [t * math.exp(v) for t, v in zip(truth, values, strict=True)]
-            line += [f"{median(size):.1%}", f"{size[min(len(size) - 1, int(0.8 * len(size)))]:.1%}/{median(values):+.1%}",  # noqa: E501
+            line += [f"{median(size):.1%}", f"{size[min(len(size) - 1, int(0.8 * len(size)))]:.1%}/{median(values):+.1%}",
                      f"{spearman(truth, got):.3f}"]  # fmt: skip
         out.append(line)
     return out
@@ -494,12 +642,17 @@ def main() -> None:
     parser.add_argument("--source")
     parser.add_argument("--by", default="source", help="source, engine, gpu, scheme, model, gpus")
     parser.add_argument("--rows", action="store_true")
+    parser.add_argument("--all", action="store_true", help="with rows that contradict their neighbours")
     parser.add_argument(
         "--tables", action="store_true", help="steps from aiconfigurator-core, where it has them"
     )
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     every = points()
+    wrong = contradicted(every)
+    if not asked.all:
+        every = [p for p in every if p.id not in wrong]
+        print(f"{len(wrong)} rows of the silicon sample contradict their neighbours and are left out: --all")
     chosen = [p for p in every if asked.source is None or p.source == asked.source]
     if asked.tables:
         global TABLES
@@ -507,9 +660,9 @@ def main() -> None:
         chosen = [p for p in chosen if grid_of(p) is not None]
     if asked.fit:
         found: dict[str, dict[str, float]] = {}
-        for source in sorted({p.source for p in chosen}):
-            shared, overheads, _ = fit([p for p in every if p.source != source])
-            found |= errors([p for p in every if p.source == source], shared=shared, overheads=overheads)
+        for source in sorted({fold(p) for p in chosen}):
+            shared, overheads, _ = fit([p for p in every if fold(p) != source])
+            found |= errors([p for p in every if fold(p) == source], shared=shared, overheads=overheads)
             print("left out", source, [round(getattr(shared, n), 3) for n in SHARED], file=sys.stderr)
         shared, overheads, best = fit(every)
         print("on all", best, {n: round(getattr(shared, n), 3) for n in SHARED})
@@ -523,7 +676,7 @@ def main() -> None:
     if asked.rows:
         for p in chosen:
             got = {q: f"{getattr(p, q):.4g} {math.expm1(e):+.0%}" for q, e in found[p.id].items()}
-            print(p.id, p.model.split("/")[1], p.scheme, p.gpu, f"tp{p.gpus}", p.engine, p.version, p.prompt, p.output,  # noqa: E501
+            print(p.id, p.model.split("/")[1], p.scheme, p.gpu, f"tp{p.gpus}", p.engine, p.version, p.prompt, p.output,
                   f"c{p.concurrency}" if p.concurrency else f"burst {p.burst}", got)  # fmt: skip
     if asked.out:
         with (asked.out / "errors.csv").open("w") as out:

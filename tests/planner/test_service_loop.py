@@ -178,3 +178,40 @@ def test_percentiles_are_by_nearest_rank() -> None:
     found = spread([float(n) for n in range(1, 101)])
     assert (found.p50, found.p99, found.mean) == (50, 99, 50.5)
     assert spread([]).p50 is None
+
+
+def test_prompts_in_steps_of_their_own_stop_the_tokens_of_others() -> None:
+    """SGLang's way: the second request's prompt takes a step in which nobody gets a token."""
+    first, second = run([request(output=21), request(prompt=400, sent=55.0)], mixed=False).requests
+    assert second.first == pytest.approx(60 + 10 + 0.1 * 400)
+    assert first.last == pytest.approx(20 + 20 * 10 + 10 + 0.1 * 400)
+
+
+def test_room_that_is_kept_for_answers_is_never_taken_back() -> None:
+    """With all room reserved nothing starts again, and fewer run at once."""
+    load = [request(output=101) for _ in range(6)]
+    taken = run(load, kv_cache_tokens=500)
+    kept = run([request(output=101) for _ in range(6)], kv_cache_tokens=500, reserve=1)
+    assert taken.preemptions > 0
+    assert kept.preemptions == 0
+    assert kept.unfinished == 0
+    assert kept.sequence_steps / kept.steps < taken.sequence_steps / taken.steps
+
+
+def test_a_prompt_that_is_alone_starts_whatever_is_reserved() -> None:
+    assert run([request(output=101)], kv_cache_tokens=150, reserve=1).unfinished == 0
+
+
+def test_new_requests_wait_until_the_engine_looks() -> None:
+    """Looked for every ten steps: the second one waits for the tenth."""
+    first, second = run([request(output=51), request(sent=25.0)], poll_steps=10).requests
+    assert second.first == pytest.approx(20 + 9 * 10 + 10 + 0.1 * 100)
+    assert run([request(output=51), request(sent=25.0)]).requests[1].first == pytest.approx(30 + 20)
+    assert first.last is not None
+
+
+def test_a_step_that_is_decided_ahead_costs_a_new_request_one_more() -> None:
+    late = run([request(output=51), request(sent=25.0)], ahead=True).requests[1]
+    assert late.first == pytest.approx(40 + 20)
+    alone = run([request(sent=25.0)], ahead=True).requests[0]
+    assert alone.first == pytest.approx(25 + 20)

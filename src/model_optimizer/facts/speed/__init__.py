@@ -93,7 +93,9 @@ class Overhead(Fact):
     sequence in it; with `overlap` the host does that while the GPU computes the step before, so that only
     the longer of the two counts. `captured_tokens` is the largest batch that CUDA graphs cover; a larger one
     costs the host `layer_us` a layer, and without graphs (`--enforce-eager`) each costs `eager_layer_us`. A
-    request costs `frontend_ms` and `frontend_token_us` a prompt token before the engine sees it.
+    request costs `frontend_ms` and `frontend_token_us` a prompt token before the engine sees it. `mixed` and
+    `reserve` are rules of its scheduler: whether prompts are computed together with decoding, and for which
+    share of the tokens to come room must be free before a prompt starts.
     """
 
     since: str
@@ -106,6 +108,8 @@ class Overhead(Fact):
     eager_layer_us: float
     frontend_ms: float
     frontend_token_us: float
+    mixed: bool = True
+    reserve: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,6 +145,9 @@ def limits_of(question: EstimateQuestion, setup: Setup, fitted: Fit) -> Limits:
         kv_cache_tokens=fitted.kv_cache_tokens or None if generates else None,
         cached_tokens=_cached(question, int(said.get("block-size", 16))),
         chunked=any(group.kv_bytes_per_token_16 or group.state_bytes for group in setup.model.groups),
+        mixed=overhead.mixed,
+        ahead=overhead.overlap and generates,
+        reserve=overhead.reserve if generates else 0.0,
         frontend_ms=overhead.frontend_ms,
         frontend_token_us=overhead.frontend_token_us,
     )

@@ -3,6 +3,8 @@
 The scheduler is that of vLLM's V1 engine: running sequences first, one token each; then prompts, in order of
 arrival, in chunks that fill the token budget; a prompt starts only when a sequence slot and room in the KV
 cache are free; when the cache is full, the sequence that started last gives its room back and begins again.
+`Limits` turns it into those of SGLang (prompts in steps of their own, room kept for answers) and TensorRT-LLM
+(room for whole answers).
 Between events nothing changes but the lengths, so that many equal steps are taken at once.
 """
 
@@ -92,6 +94,9 @@ class Replica:
     ends: list[tuple[int, int, int]] = field(default_factory=list[tuple[int, int, int]])
     context: int = 0
     loaded: int = 0
+    to_come: int = 0
+    polled: int = 0
+    began: float = 0.0
 
     def __post_init__(self) -> None:
         self.outcome = Outcome(requests=self.requests)
@@ -126,7 +131,13 @@ class Replica:
         heappush(self.arrivals, (request.seen, index))
 
     def _arrive(self) -> None:
-        while self.arrivals and self.arrivals[0][0] <= self.now:
+        every = self.limits.poll_steps
+        if every > 1 and self.running and self.step < self.polled + every:
+            return
+        self.polled = self.step
+        busy = self.limits.ahead and (self.running or self.prompts)
+        decided = self.began if busy else self.now
+        while self.arrivals and self.arrivals[0][0] <= decided:
             self.waiting.append(heappop(self.arrivals)[1])
 
     def _give_up(self) -> None:
@@ -152,6 +163,7 @@ class Replica:
             made = self.step - request.started + 1
             self.context -= self._length(request) + made
             request.done += made
+            self.to_come -= request.output - request.done
             request.restarts += 1
             self.outcome.preemptions += 1
             self.waiting.appendleft(index)
@@ -163,11 +175,11 @@ class Replica:
     def _schedule(self) -> list[tuple[_Prompt, int]]:
         """Chunks of prompts for the next step: (prompt, tokens)."""
         limits = self.limits
-        budget = limits.max_num_batched_tokens - len(self.running)
+        budget = limits.max_num_batched_tokens - (len(self.running) if limits.mixed else 0)
         room = limits.kv_cache_tokens
         free = None if room is None else room - self._used() - len(self.running)
         # A prompt starts only when all of it fits beside what the prompts before it still have to load.
-        owed = sum(prompt.left for prompt in self.prompts)
+        owed = sum(prompt.left for prompt in self.prompts) + int(limits.reserve * self.to_come)
         chunks: list[tuple[_Prompt, int]] = []
         for prompt in self.prompts:
             if budget <= 0 or (free is not None and free <= 0):
@@ -183,12 +195,16 @@ class Replica:
             request = self.requests[self.waiting[0]]
             reused = min(limits.cached_tokens, request.prompt - 1) if not request.restarts else 0
             new = request.prompt + request.done - reused
-            if free is not None and new > free - owed:
+            answer = request.output - request.done
+            alone = not (self.running or self.prompts)
+            if free is not None and new + (0 if alone else int(limits.reserve * answer)) > free - owed:
                 break
             if not limits.chunked and new > budget and chunks:
                 break
             prompt = _Prompt(self.waiting.popleft(), new, reused)
             self.prompts.append(prompt)
+            self.to_come += answer
+            owed += int(limits.reserve * answer)
             count = min(new, budget) if limits.chunked else new
             chunks.append((prompt, count))
             budget -= count
@@ -201,7 +217,7 @@ class Replica:
         for prompt, count in chunks:
             tokens += count
             pairs += count * (prompt.before + count / 2)
-        sequences = len(self.running)
+        sequences = len(self.running) if self.limits.mixed else 0
         batch = Batch(
             sequences=sequences,
             context=self.context / sequences if sequences else 0.0,
@@ -209,8 +225,14 @@ class Replica:
             chunks=len(chunks),
             pairs=pairs,
         )
-        self._advance(self.model.mixed_ms(batch), 1)
         outcome = self.outcome
+        if self.limits.mixed:
+            self._advance(self.model.mixed_ms(batch), 1)
+        else:
+            self.began = self.now
+            self.now += self.model.mixed_ms(batch)
+            outcome.steps += 1
+            self.polled = self.step - self.limits.poll_steps
         outcome.prompt_tokens += tokens
         outcome.pairs += pairs
         outcome.chunks += len(chunks)
@@ -233,6 +255,7 @@ class Replica:
         self.loaded -= own
         if request.first is None:
             request.first = self.now
+        self.to_come -= 1
         left = request.output - request.done - 1
         if left <= 0:
             self._finish(prompt.request)
@@ -253,7 +276,8 @@ class Replica:
         steps = max(1, min(steps, LONGEST_JUMP + int(mean / 16)))
         if self.arrivals and len(self.running) < self.limits.max_num_seqs:
             each = self.model.decode_ms(sequences, mean)
-            steps = max(1, min(steps, int((self.arrivals[0][0] - self.now) / each) + 1))
+            until = int((self.arrivals[0][0] - self.now) / each) + 1
+            steps = max(1, min(steps, max(until, self.polled + self.limits.poll_steps - self.step)))
         ms = steps * self.model.decode_ms(sequences, mean + (steps - 1) / 2)
         if self.prompts or self.waiting:
             if len(self.running) + len(self.prompts) >= self.limits.max_num_seqs:
@@ -275,9 +299,11 @@ class Replica:
         outcome.steps += steps
         outcome.sequence_steps += steps * sequences
         outcome.context_steps += steps * (self.context + sequences * (steps - 1) / 2)
+        self.began = self.now + ms * (steps - 1) / steps
         self.now += ms
         self.step += steps
         self.context += steps * sequences
+        self.to_come -= steps * sequences
         while self.ends and self.ends[0][0] <= self.step:
             _, restarts, index = heappop(self.ends)
             if index in self.running and self.requests[index].restarts == restarts:
