@@ -226,6 +226,7 @@ def _outcome(
         streamed=found is not None,
         wanted_prompt_tokens=exchange.prepared.prompt_tokens,
         wanted_output_tokens=exchange.prepared.output_tokens,
+        label=exchange.prepared.label,
     )
 
 
@@ -242,6 +243,7 @@ def _bad(exchange: Exchange, kind: Kind, detail: str, secret: str | None) -> Out
         detail=detail[:_DETAIL],
         wanted_prompt_tokens=exchange.prepared.prompt_tokens,
         wanted_output_tokens=exchange.prepared.output_tokens,
+        label=exchange.prepared.label,
     )
 
 
@@ -291,3 +293,35 @@ def _plain(data: bytes) -> str:
     """What a server says, as one short line of text."""
     text = data[:2000].decode("utf-8", errors="replace")
     return " ".join(_TAG.sub(" ", text).split())[:_DETAIL]
+
+
+class _Said(msgspec.Struct, gc=False):
+    content: str | None = None
+
+
+class _Part(msgspec.Struct, gc=False):
+    text: str | None = None
+    delta: _Said | None = None
+    message: _Said | None = None
+
+
+class _Parts(msgspec.Struct, gc=False):
+    choices: list[_Part] = []
+
+
+def text_of(exchange: Exchange) -> str | None:
+    """What the server said, for the next turn of a session; None when the exchange went wrong."""
+    if exchange.error is not None or exchange.status != 200:
+        return None
+    try:
+        answer = read_answer(exchange.pieces, exchange.times_ns)
+        streamed = answer.head.headers.get("content-type", "").startswith("text/event-stream")
+        bodies = [data for data, _ in events(answer.body)] if streamed else [answer.body]
+        found = [msgspec.json.decode(data, type=_Parts) for data in bodies if data != b"[DONE]"]
+    except (WireError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    words: list[str] = []
+    for part in (choice for document in found for choice in document.choices[:1]):
+        said = part.delta or part.message
+        words.append(part.text or (said.content if said else None) or "")
+    return "".join(words)

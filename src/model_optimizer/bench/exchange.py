@@ -79,6 +79,7 @@ class Outcome:
     streamed: bool = False
     wanted_prompt_tokens: int | None = None
     wanted_output_tokens: int | None = None
+    label: str | None = None
 
     @property
     def completed(self) -> bool:

@@ -4,7 +4,7 @@ Lengths depend on the seed and the request alone, so that levels are comparable;
 level too, so that a server that caches prefixes gains nothing from the level before.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -19,6 +19,7 @@ from .vocabulary import Encoder, text_of
 
 _PROMPTS_LIMIT = 1 << 30
 _QUERY_TOKENS = 16
+BLOCK_TOKENS = 512
 
 # Common English words; byte-pair and word-piece vocabularies hold nearly all of them as one token.
 _LIST = """
@@ -38,17 +39,22 @@ class Prompt:
     """The JSON members of a request that carry the prompt, and how many tokens are wanted.
 
     `tokens` is None where nobody knows the length beforehand; the server counts it for each of `texts`.
-    `output_tokens` None leaves it to the workload.
+    `output_tokens` None leaves it to the workload. `text` is the prompt as a JSON string, where it is one.
     """
 
     members: bytes
     tokens: int | None = None
     texts: int = 1
     output_tokens: int | None = None
+    text: bytes | None = None
 
 
 class Prompts(Protocol):
-    """Makes the prompt of one request. `exact` is whether it has exactly the wanted tokens."""
+    """Makes the prompt of one request. `exact` is whether it has exactly the wanted tokens.
+
+    It begins with `blocks`, stretches of BLOCK_TOKENS tokens that are the same wherever their number is, as
+    far as the length allows.
+    """
 
     @property
     def kind(self) -> str: ...
@@ -56,7 +62,7 @@ class Prompts(Protocol):
     @property
     def exact(self) -> bool: ...
 
-    def make(self, level: int, index: int, tokens: int) -> Prompt: ...
+    def make(self, level: int, index: int, tokens: int, blocks: Sequence[int] = ()) -> Prompt: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,10 +76,10 @@ class TokenIds:
     kind: str = "random token ids"
     exact: bool = True
 
-    def make(self, level: int, index: int, tokens: int) -> Prompt:
-        shared = min(self.shared_prefix, tokens)
-        drawn = Random(f"prefix/{self.seed}/{level}").choices(self.ids, k=shared)
-        drawn += Random(f"prompt/{self.seed}/{level}/{index}").choices(self.ids, k=tokens - shared)
+    def make(self, level: int, index: int, tokens: int, blocks: Sequence[int] = ()) -> Prompt:
+        drawn: list[int] = []
+        for size, dice in stretches(self.seed, level, index, tokens, self.shared_prefix, blocks):
+            drawn += dice.choices(self.ids, k=size)
         name = b'"input":' if self.api == "embeddings" else b'"prompt":'
         return Prompt(members=name + msgspec.json.encode(drawn), tokens=tokens)
 
@@ -90,15 +96,12 @@ class Text:
     shared_prefix: int = 0
     documents: int = 4
 
-    def make(self, level: int, index: int, tokens: int) -> Prompt:
-        dice = Random(f"prompt/{self.seed}/{level}/{index}")
+    def make(self, level: int, index: int, tokens: int, blocks: Sequence[int] = ()) -> Prompt:
         if self.api in ("rerank", "score"):
-            return self._ranking(tokens, dice)
-        shared = min(self.shared_prefix, tokens)
-        text = self.write(shared, Random(f"prefix/{self.seed}/{level}")) if shared else ""
-        if tokens > shared:
-            text += (" " if text else "") + self.write(tokens - shared, dice)
-        return Prompt(members=members(self.api, text), tokens=tokens)
+            return self._ranking(tokens, Random(f"prompt/{self.seed}/{level}/{index}"))
+        parts = stretches(self.seed, level, index, tokens, self.shared_prefix, blocks)
+        text = " ".join(self.write(size, dice) for size, dice in parts)
+        return Prompt(members=members(self.api, text), tokens=tokens, text=msgspec.json.encode(text))
 
     def _ranking(self, tokens: int, dice: Random) -> Prompt:
         """A query and `documents` texts; a pair of query and text has the wanted length."""
@@ -106,6 +109,24 @@ class Text:
         asked = self.write(query, dice)
         texts = [self.write(max(1, tokens - query), dice) for _ in range(self.documents)]
         return Prompt(members=ranking_members(self.api, asked, texts), tokens=tokens, texts=self.documents)
+
+
+def stretches(
+    seed: int, level: int, index: int, tokens: int, shared: int, blocks: Sequence[int]
+) -> Iterator[tuple[int, Random]]:
+    """The parts of a prompt, each with its length and the dice that draw it: what all requests of a level
+    share, what those with the same blocks share, and what only this one has."""
+    left = tokens
+    if shared and left:
+        yield min(shared, left), Random(f"prefix/{seed}/{level}")
+        left -= min(shared, left)
+    for block in blocks:
+        size = min(BLOCK_TOKENS, left)
+        if size:
+            yield size, Random(f"block/{seed}/{level}/{block}")
+            left -= size
+    if left:
+        yield left, Random(f"prompt/{seed}/{level}/{index}")
 
 
 def write_words(tokens: int, dice: Random) -> str:
@@ -140,7 +161,7 @@ class Recorded:
     kind: str = "prompts from a file"
     exact: bool = False
 
-    def make(self, level: int, index: int, tokens: int) -> Prompt:
+    def make(self, level: int, index: int, tokens: int, blocks: Sequence[int] = ()) -> Prompt:
         return self.prompts[index % len(self.prompts)]
 
 
@@ -153,7 +174,7 @@ def recorded(path: Path, api: Api) -> Recorded:
         lines = path.read_bytes().splitlines()
     except OSError as error:
         raise UsageError(f"`{path}` cannot be read", cause=(error.strerror or str(error),)) from error
-    found = [_line(line, api, path, n) for n, line in enumerate(lines, 1) if line.strip()]
+    found = [of_line(line, api, path, n) for n, line in enumerate(lines, 1) if line.strip()]
     if not found:
         raise UsageError(f"`{path}` holds no prompts", hint=('write one `{"prompt": "..."}` a line',))
     return Recorded(prompts=found)
@@ -171,14 +192,17 @@ class _Line(msgspec.Struct):
     max_tokens: int | None = None
 
 
-def _line(line: bytes, api: Api, path: Path, number: int) -> Prompt:
+def of_line(line: bytes, api: Api, path: Path, number: int) -> Prompt:
+    """What one line of a file of prompts asks. Raises UsageError."""
     try:
         found = msgspec.json.decode(line, type=str | _Line)
         record = _Line(prompt=found) if isinstance(found, str) else found
         wanted = record.output_tokens if record.output_tokens is not None else record.max_tokens
         if wanted is not None and wanted < 1:
             raise ValueError("output_tokens is below 1")
-        return Prompt(members=_members(record, api), output_tokens=wanted)
+        text = record.prompt or record.input
+        encoded = msgspec.json.encode(text) if isinstance(text, str) else None
+        return Prompt(members=_members(record, api), output_tokens=wanted, text=encoded)
     except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
         hint = ('write `{"prompt": "..."}`, `{"messages": [...]}` or `{"query": "...", "documents": [...]}`',)
         raise UsageError(f"`{path}`, line {number}: not a prompt", cause=(str(error),), hint=hint) from error
