@@ -86,7 +86,11 @@ class LoadPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """`client` is the least healthy of the points' clients, `vllm_bench` that of the last point."""
+    """`client` is the least healthy of the points' clients, `vllm_bench` that of the last point.
+
+    `invalid` says why nothing of it counts (a GPU failed while it ran), None when it does. `made_by` is the
+    tool that measured, None for this one.
+    """
 
     points: tuple[LoadPoint, ...]
     client: ClientHealth = field(default_factory=ClientHealth)
@@ -104,3 +108,5 @@ class Measurement:
     started: str | None = None
     notes: tuple[str, ...] = ()
     interrupted: bool = False
+    invalid: str | None = None
+    made_by: str | None = None

@@ -7,12 +7,13 @@ What cannot be read is left out and named, never computed from a datasheet. All 
 from .meters import POWERCAP, Counter, Integral, Meter, energy, gpu_energy, memory, of_running, package_energy
 from .recorder import Recorder, Source
 from .timeline import Event, Series, Timeline
-from .watch import Watch, What
+from .watch import Glance, Watch, What
 
 __all__ = [
     "POWERCAP",
     "Counter",
     "Event",
+    "Glance",
     "Integral",
     "Meter",
     "Recorder",

@@ -68,7 +68,10 @@ class ServerProcess:
             self._events.append(Event(time_ns=now_ns, kind="server-ended", text=text))
             self._process = None
             return {}
-        return self._sums(family)
+        found = self._sums(family)
+        with suppress(self._psutil.Error):
+            found["server.started_s"] = self._process.create_time()
+        return found
 
     def _sums(self, family: Sequence[Any]) -> dict[str, float]:
         found: dict[str, float] = {}

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter_ns
 from types import TracebackType
 
 import msgspec
@@ -83,6 +84,29 @@ class Nothing:
 
     def close(self) -> None:
         pass
+
+
+class Glance:
+    """Reads all sources once, when asked: for long runs, which need a look now and then."""
+
+    def __init__(self, what: What) -> None:
+        self._sources = sources(what)
+
+    def __call__(self) -> tuple[dict[str, float], list[Event]]:
+        now = perf_counter_ns()
+        values: dict[str, float] = {}
+        events: list[Event] = []
+        for source in self._sources:
+            values |= source.read(now)
+            events += source.events()
+        return values, events
+
+    def missing(self) -> dict[str, str]:
+        return {name: why for source in self._sources for name, why in source.missing().items()}
+
+    def close(self) -> None:
+        for source in self._sources:
+            source.close()
 
 
 class Watch:

@@ -1,0 +1,148 @@
+"""The loop: a window of load, a look at the idle server, a line in the journal; until the time is up."""
+
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from model_optimizer.core import HostError, LoadPoint, Measurement, MoptError, Progress
+
+from .journal import Journal
+from .nouns import Look, Soak, SoakWindow
+from .verdict import judge
+
+Load = Callable[[int, float], Measurement]
+"""(number of the window, its seconds) -> what was measured. It may raise what `bench.run.measure` raises."""
+
+_COUNT = re.compile(r"(\d+) x (connect|timeout|http_4xx|http_5xx|truncated_stream|wrong_content)\b")
+_LONGEST_PAUSE_S = 30.0
+_FIRST_PAUSE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Clock:
+    """Time as the soak sees it: `now` never steps back, `wall` is the time of day (Unix)."""
+
+    now: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    sleep: Callable[[float], None] = time.sleep
+
+
+def run(
+    journal: Journal,
+    *,
+    load: Load,
+    look: Callable[[], Look],
+    progress: Progress,
+    clock: Clock | None = None,
+    each: Callable[[SoakWindow], None] | None = None,
+) -> Soak:
+    """Go on until the length of the task is reached, a GPU fails, or Ctrl-C is pressed.
+
+    A server that cannot be reached is waited for. `each` is called after every window. HostError when the
+    journal cannot be written.
+    """
+    clock = clock or Clock()
+    task = journal.task
+    begun = clock.now() - _already(journal, clock)
+    pause_s = 0.0
+    stopped = False
+    while not stopped and (at := clock.now() - begun) < task.for_s:
+        seconds = min(task.window_s, task.for_s - at)
+        progress("soaking", at / task.for_s)
+        wall = clock.wall()
+        window, stopped = _window(len(journal.windows), at, wall, seconds, load, look)
+        window = _noticed(window, journal.windows)
+        journal.append(window)
+        if each is not None:
+            each(window)
+        if window.look.fatal:
+            break
+        pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s or _FIRST_PAUSE_S) if window.unreachable else 0.0
+        if pause_s and not stopped:
+            try:
+                clock.sleep(min(pause_s, max(0.0, task.for_s - (clock.now() - begun))))
+            except KeyboardInterrupt:
+                stopped = True
+    finished = clock.now() - begun >= task.for_s
+    return judge(task, journal.windows, finished=finished)
+
+
+def _already(journal: Journal, clock: Clock) -> float:
+    """Seconds that have passed since the soak began, the time in which it was down included; a clock that
+    was set back cannot make it negative."""
+    if not journal.windows:
+        return 0.0
+    last = journal.windows[-1]
+    ended = last.at_s + last.seconds
+    return ended + max(0.0, clock.wall() - last.wall_s - last.seconds)
+
+
+def _window(
+    number: int, at: float, wall: float, seconds: float, load: Load, look: Callable[[], Look]
+) -> tuple[SoakWindow, bool]:
+    """One window, and whether Ctrl-C ended it."""
+    base = SoakWindow(number=number, at_s=at, wall_s=wall, seconds=seconds)
+    try:
+        found = load(number, seconds)
+    except HostError as error:
+        return _failed(base, error, unreachable=True, look=Look()), False
+    except MoptError as error:
+        return _failed(base, error, unreachable=False, look=look()), False
+    except KeyboardInterrupt:
+        return base, True
+    point = found.points[0]
+    return _measured(base, point, look()), found.interrupted
+
+
+def _measured(base: SoakWindow, point: LoadPoint, look: Look) -> SoakWindow:
+    return SoakWindow(
+        number=base.number,
+        at_s=base.at_s,
+        wall_s=base.wall_s,
+        seconds=base.seconds,
+        completed=point.completed,
+        failed=point.failed,
+        errors=point.errors,
+        examples=point.error_examples,
+        requests_per_s=point.requests_per_s,
+        ttft_p50_ms=point.ttft_ms.p50,
+        ttft_p99_ms=point.ttft_ms.p99,
+        tpot_p50_ms=point.tpot_ms.p50,
+        e2e_p50_ms=point.e2e_ms.p50,
+        e2e_p99_ms=point.e2e_ms.p99,
+        look=look,
+    )
+
+
+def _failed(base: SoakWindow, error: MoptError, *, unreachable: bool, look: Look) -> SoakWindow:
+    """No request completed: the errors are read from what the client said about them."""
+    errors: dict[str, int] = {}
+    examples: dict[str, str] = {}
+    for cause in error.cause:
+        for count, kind in _COUNT.findall(cause):
+            errors[kind] = errors.get(kind, 0) + int(count)
+            examples.setdefault(kind, cause[-300:])
+    if not errors:
+        kind = "connect" if unreachable else "wrong_content"
+        errors[kind] = 1
+        examples[kind] = "; ".join((error.message, *error.cause))[:300]
+    return SoakWindow(
+        number=base.number,
+        at_s=base.at_s,
+        wall_s=base.wall_s,
+        seconds=base.seconds,
+        failed=sum(errors.values()),
+        errors=errors,
+        examples=examples,
+        unreachable=unreachable,
+        look=look,
+    )
+
+
+def _noticed(window: SoakWindow, before: Sequence[SoakWindow]) -> SoakWindow:
+    """Mark a restart: the server's process began later than the one that was last seen."""
+    known = [w.look.started_s for w in before if w.look.started_s is not None]
+    now = window.look.started_s
+    restarted = now is not None and bool(known) and now > known[-1] + 1
+    return replace(window, restarted=True) if restarted else window
