@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from model_optimizer.flow.plan import PlanRequest
     from model_optimizer.flow.wiring import Choices, Wiring
     from model_optimizer.planner import Options
+    from model_optimizer.planner.estimate import Desk
     from model_optimizer.system.runs import RunFolder
     from model_optimizer.verify import Endpoint
 
@@ -133,30 +134,38 @@ def estimate(question: "EstimateQuestion", *, progress: Progress) -> "Estimate":
 
     UsageError for contradictions, NoFeasiblePlan when the engine would not start at all.
     """
-    from model_optimizer.facts import measured
     from model_optimizer.planner import estimate as room
     from model_optimizer.planner import fit as memory
-    from model_optimizer.system import calibrations, ledger, step_tables
+    from model_optimizer.system import step_tables
 
-    own = ledger.read()
     placed = question.placed
     name = memory.engine_name(placed.engine)
     tables = question.step_model in ("auto", "tables")
     at_hand = tables and (question.step_model == "tables" or step_tables.installed() is not None)
+    return room.estimate(
+        dataclasses.replace(question, placed=dataclasses.replace(placed, engine=name)),
+        _desk(at_hand, progress),
+    )
+
+
+def _desk(tables: bool, progress: Progress) -> "Desk":
+    """What is known of speed on this machine: measurements, a calibration, and tables where asked for."""
+    from model_optimizer.facts import measured
+    from model_optimizer.planner import estimate as room
+    from model_optimizer.system import calibrations, ledger, step_tables
+
+    own = ledger.read()
 
     def rows(gpu: str, engine: str) -> "Sequence[LedgerRow]":
         return (*measured.rows(gpu, engine), *own)
 
-    return room.estimate(
-        dataclasses.replace(question, placed=dataclasses.replace(placed, engine=name)),
-        room.Desk(
-            fit=fit,
-            scheme=scheme,
-            ledger=rows,
-            grid=(lambda asked: step_tables.load(asked, progress=progress)) if at_hand else None,
-            tables_because="the extra `tables` is not installed",
-            calibration=calibrations.read,
-        ),
+    return room.Desk(
+        fit=fit,
+        scheme=scheme,
+        ledger=rows,
+        grid=(lambda asked: step_tables.load(asked, progress=progress)) if tables else None,
+        tables_because="the extra `tables` is not installed",
+        calibration=calibrations.read,
     )
 
 
@@ -198,7 +207,7 @@ def _is_cpu_engine(name: str) -> bool:
     return name in plugins.names(room) and "gpu" not in plugins.load(room, name).DEVICES
 
 
-def plan(request: "PlanRequest") -> Plan:
+def plan(request: "PlanRequest", *, progress: Progress = lambda _what, _share: None) -> Plan:
     """Engine, release, scheme, parallelism, replicas and settings; `feasible` False says what binds instead.
 
     Without a GPU named or in the host, the plan is for the CPU. UsageError for contradictions, HostError
@@ -211,7 +220,11 @@ def plan(request: "PlanRequest") -> Plan:
         request = dataclasses.replace(request, host=request.host or probe())
         if request.host is not None and request.host.gpus == ():
             return _plan_for_cpu(request)
-    return decide(asking.question_of(request), asking.functions())
+    question = asking.question_of(request)
+    desk = _desk(request.step_model == "tables", progress)
+    steps = asking.stepping(question, request.step_model, desk)
+    required = request.step_model in ("tables", "measured")
+    return decide(question, asking.functions(steps, required=required))
 
 
 def _plan_for_cpu(request: "PlanRequest") -> Plan:

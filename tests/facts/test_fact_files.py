@@ -83,6 +83,8 @@ TABLES: dict[Path, dict[str, type[Fact]]] = {
     FOLDER / "decisions/quality.toml": {"scheme": decisions.Quality},
     FOLDER / "decisions/rules.toml": {"rule": decisions.Rule},
     FOLDER / "decisions/ladder.toml": {"rung": decisions.Rung},
+    FOLDER / "decisions/apis.toml": {"api": decisions.Api},
+    FOLDER / "decisions/speculation.toml": {"speculation": decisions.Speculation},
 }
 ALL = sorted([*FOLDER.rglob("*.toml"), *FOLDER.rglob("*.json")])
 # Fields that the loader fills in.

@@ -40,7 +40,10 @@ def request(model: str, gpu: str, **asked: Any) -> asking.PlanRequest:
 
 
 def plan(model: str, gpu: str, *, near: bool = True, **asked: Any) -> Plan:
-    return decide(asking.question_of(request(model, gpu, **asked)), functions(), nearest=near)
+    made = request(model, gpu, **asked)
+    if made.wishes.speculation is None and made.step_model == "auto":
+        return decide(asking.question_of(made), functions(), nearest=near)
+    return api.plan(made)
 
 
 def reasons(found: Plan, engine: str, scheme: str | None = None) -> str:

@@ -106,7 +106,7 @@ def test_a_container_publishes_its_port_on_this_machine_alone() -> None:
         ("rtx 4090", False, "580.95.05", "vllm/vllm-openai:v0.33.0", {}),
         ("rtx 4090", False, "550.54.15", "vllm/vllm-openai:v0.33.0-cu129", {}),
         ("rtx 4090", False, None, "vllm/vllm-openai:v0.33.0", {}),
-        ("h100", True, "535.183.01", "vllm/vllm-openai:v0.33.0", {"VLLM_ENABLE_CUDA_COMPATIBILITY": "1"}),
+        ("h100", True, "535.183.01", "vllm/vllm-openai:v0.33.0-cu129", {}),
     ],
 )
 def test_the_image_is_one_that_the_driver_runs(

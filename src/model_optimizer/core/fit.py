@@ -74,7 +74,7 @@ class FitQuestion:
     `scheme` is the number format of the weights when it is not that of the checkpoint. `vram_bytes` is
     a budget for all that the process takes, instead of `gpu_memory_utilization`. `offload_bytes` is host
     memory for KV cache. `gpu_layers` is how many layers llama.cpp puts on the GPU, None for all.
-    `warm` is a start that finds its compiled graphs in the cache. `gguf` is the file that llama.cpp reads.
+    `mtp` loads the model's own layers that predict further tokens. `warm` is a start that finds its compiled graphs in the cache. `gguf` is the file that llama.cpp reads.
     """
 
     model: ModelSpec
@@ -96,6 +96,7 @@ class FitQuestion:
     vram_bytes: int | None = None
     lora: Lora | None = None
     draft: ModelSpec | None = None
+    mtp: bool = False
     offload_bytes: int = 0
     gpu_layers: int | None = None
     gguf: GgufModel | None = None

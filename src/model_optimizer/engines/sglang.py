@@ -30,6 +30,7 @@ NAMES = {
     "pipeline-parallel-size": "--pp-size",
     "dtype": "--dtype",
     "reasoning-parser": "--reasoning-parser",
+    "tool-call-parser": "--tool-call-parser",
 }
 """Settings by the names that plans use, and SGLang's options for them."""
 DTYPES = {"bf16": "bfloat16", "fp16": "float16"}

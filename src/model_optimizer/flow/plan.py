@@ -3,8 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from model_optimizer.core import (
+    FitQuestion,
     GpuMemory,
     Host,
     Lengths,
@@ -17,15 +19,23 @@ from model_optimizer.core import (
     digest,
     plugins,
 )
+from model_optimizer.core.question import EstimateQuestion, StepSource
 from model_optimizer.core.site import Site
 from model_optimizer.facts import decisions, gpus
 from model_optimizer.facts.gpus import GpuFact
 from model_optimizer.facts.prices import Prices
 from model_optimizer.planner import Options
-from model_optimizer.planner.decide import Functions, PlanQuestion, Wishes
+from model_optimizer.planner.decide import Functions, PlanQuestion, StepsFunction, Wishes
 from model_optimizer.planner.memory import card
 
+if TYPE_CHECKING:
+    from model_optimizer.core.steps import StepModel
+    from model_optimizer.planner.estimate import Desk
+    from model_optimizer.planner.speed import Setup
+
 ENGINES = "model_optimizer.engines"
+MEASURED_SEQS, MEASURED_TOKENS = 256, 8192
+"""Limits of servers that were measured, where a measurement does not say its own."""
 FORMS = {
     "ollama": "llama_cpp", "vllm": "vllm", "sglang": "sglang", "trtllm-serve": "tensorrt_llm",
     "llama-server": "llama_cpp", "tensorrt": "tensorrt", "tensorrt-rtx": "tensorrt_rtx",
@@ -38,7 +48,8 @@ class PlanRequest:
     """What the command line says. `gpu` None means this machine, or `host` when that is given.
 
     `gpus` None takes all GPUs of the host, one of a named GPU. `used_bytes` is what others hold on each.
-    `driver` is the version of the driver, where no host says it.
+    `driver` is the version of the driver, where no host says it. `step_model` says where times come from:
+    `auto` takes measurements of this model or machine, then the roofline.
     """
 
     model: ReadModel
@@ -61,6 +72,7 @@ class PlanRequest:
     changes_per_month: float = 1.0
     prices: Prices | None = None
     measured: Mapping[tuple[str, str], float] = field(default_factory=dict[tuple[str, str], float])
+    step_model: StepSource = "auto"
 
 
 def question_of(request: PlanRequest) -> PlanQuestion:
@@ -103,8 +115,12 @@ def question_of(request: PlanRequest) -> PlanQuestion:
     )
 
 
-def functions() -> Functions:
-    """The real arithmetic, and every engine that runs on a GPU and says how it is reached."""
+def functions(steps: StepsFunction | None = None, *, required: bool = False) -> Functions:
+    """The real arithmetic, and every engine that runs on a GPU and says how it is reached.
+
+    `steps` is where times of steps come from, the roofline by default; when they are `required`, nothing is
+    taken without them.
+    """
     from model_optimizer.planner.fit import fit
     from model_optimizer.planner.service import estimate
     from model_optimizer.planner.speed import roofline
@@ -112,11 +128,32 @@ def functions() -> Functions:
     engines = plugins.load_all(ENGINES)
     return Functions(
         fit=fit,
-        steps=roofline,
+        steps=steps or roofline,
         estimate=estimate,
         engines={name: e for name, e in engines.items() if "gpu" in e.DEVICES and hasattr(e, "offer")},
+        steps_required=required,
         schemes={n: m.SCHEME for n, m in plugins.load_all("model_optimizer.schemes").items()},
     )
+
+
+def stepping(question: PlanQuestion, source: StepSource, desk: "Desk") -> StepsFunction:
+    """Times of steps from what was asked for: measurements where there are some, and drafts on top."""
+    from model_optimizer.planner.estimate.steps import speculate, steps_of
+    from model_optimizer.planner.service import Limits
+
+    asked = EstimateQuestion(
+        placed=FitQuestion(model=question.model, gpu=question.card),
+        workload=question.workload,
+        step_model=source,
+        speculation=question.wishes.speculation,
+    )
+    limits = Limits(max_num_seqs=MEASURED_SEQS, max_num_batched_tokens=MEASURED_TOKENS)
+
+    def steps(setup: "Setup") -> "StepModel":
+        found = steps_of(asked, setup, limits, desk)
+        return speculate(asked, setup, found, question.workload)[0] if setup.engine == "vllm" else found
+
+    return steps
 
 
 def _workload(request: PlanRequest, task: Task) -> tuple[Workload, dict[str, str]]:

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING
 import click
 
 from model_optimizer.cli import options, placement
+from model_optimizer.cli.commands.estimate import Speculative
+from model_optimizer.core import UsageError
 
 if TYPE_CHECKING:
     from model_optimizer.core import Plan
+    from model_optimizer.core.question import SpeculationAsked, StepSource
     from model_optimizer.facts.prices import Prices
 
 GROUP = "understand"
@@ -24,6 +27,7 @@ EMIT = (
     "tensorrt",
     "tensorrt-rtx",
 )
+APIS = ("openai", "streaming")
 
 
 @click.command(short_help="Which engine, format, GPUs and settings meet the four constraints?")
@@ -39,6 +43,21 @@ EMIT = (
 @click.option("--build-minutes", type=click.FloatRange(min=0), default=0, help="Build time allowed a change.")
 @click.option("--changes", type=click.FloatRange(min=0), default=1, help="Changes of the model a month.")
 @click.option("--tools", is_flag=True, help="Tool calls are used.")
+@click.option(
+    "--api", "apis", multiple=True, type=click.Choice(APIS), help="What clients need of the server."
+)
+@click.option("--kv-offload", type=options.BytesType(), default=0, help="Host memory for KV cache.")
+@click.option(
+    "--speculative", type=Speculative(), help="Drafted tokens: ngram:4, draft:4:0.6, eagle3:3, mtp:1."
+)
+@click.option("--draft-model", metavar="MODEL", help="What drafts, for --speculative draft and eagle3.")
+@click.option(
+    "--step-model",
+    type=click.Choice(["auto", "roofline", "tables", "measured"]),
+    default="auto",
+    show_default=True,
+    help="Where times of steps come from; auto takes measurements, then the roofline.",
+)
 @click.option("--prices", metavar="FILE", help="A price file; `example` shows the form.")
 @click.option("--run", "run_folder", type=click.Path(path_type=Path), help="A run whose measurements decide.")
 @click.option("--explain", is_flag=True, help="Show the derivation of each decision.")
@@ -66,6 +85,11 @@ def COMMAND(
     build_minutes: float,
     changes: float,
     tools: bool,
+    apis: tuple[str, ...],
+    kv_offload: int,
+    speculative: tuple[str, int, float | None] | None,
+    draft_model: str | None,
+    step_model: "StepSource",
     prices: str | None,
     run_folder: Path | None,
     explain: bool,
@@ -81,7 +105,8 @@ def COMMAND(
     feasible, with the constraint that binds and the nearest plans.
     """
     from model_optimizer import api
-    from model_optimizer.core import Slo, UsageError, plugins
+    from model_optimizer.cli.progress import Reporter
+    from model_optimizer.core import Slo, plugins
     from model_optimizer.flow.plan import PlanRequest, engine_name, implied, measured_in
     from model_optimizer.planner.decide import Wishes
 
@@ -122,6 +147,10 @@ def COMMAND(
             vram_bytes=asked.vram,
             spares=spares,
             tools=tools,
+            kv_offload_bytes=kv_offload,
+            speculation=_speculation(speculative, draft_model),
+            draft_model=draft_model,
+            apis=frozenset(apis),
             env=asked.env,
         ),
         texts=texts,
@@ -129,12 +158,36 @@ def COMMAND(
         changes_per_month=changes,
         prices=_prices(prices),
         measured=measured_in(run_folder) if run_folder else {},
+        step_model=step_model,
     )
-    found = api.plan(request)
+    reporter = Reporter()
+    try:
+        found = api.plan(request, progress=reporter)
+    finally:
+        reporter.close()
     if out:
         api.save(found, out)
     click.echo(_answer(found, as_json=as_json, explain=explain, emit=emit), nl=False)
     raise click.exceptions.Exit(0 if found.feasible else 4)
+
+
+def _speculation(
+    named: tuple[str, int, float | None] | None, drafter: str | None
+) -> "SpeculationAsked | None":
+    """UsageError for a drafting model without a method that has one, and the other way round."""
+    from model_optimizer import api
+    from model_optimizer.core.question import SpeculationAsked
+
+    if named is None:
+        if drafter:
+            raise UsageError("--draft-model belongs to --speculative draft:TOKENS or eagle3:TOKENS")
+        return None
+    method, tokens, acceptance = named
+    if bool(drafter) != (method in ("draft", "eagle3")):
+        word = "takes no" if drafter else "needs a"
+        raise UsageError(f"--speculative {method} {word} --draft-model")
+    model = api.read_model(drafter).spec if drafter and method == "draft" else None
+    return SpeculationAsked(method=method, tokens=tokens, acceptance=acceptance, model=model)  # pyright: ignore[reportArgumentType]
 
 
 def _prices(text: str | None) -> "Prices | None":

@@ -59,6 +59,24 @@ class Rule(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Speculation(Fact):
+    """vLLM's `word` for a way to draft tokens, and the first release that takes it."""
+
+    method: str
+    word: str
+    since: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Api(Fact):
+    """What the server of an engine `offers`: openai, streaming."""
+
+    engine: str
+    offers: tuple[str, ...]
+    because: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rung(Fact):
     """A GPU that may be looked at instead, and in which numbers it is usually had."""
 
@@ -141,6 +159,23 @@ def rule(name: str) -> Rule:
 @cache
 def qualities() -> Mapping[str, Quality]:
     return {row.name: row for row in read.toml_rows(_FOLDER / "quality.toml", "scheme", Quality)}
+
+
+@cache
+def speculation(method: str) -> Speculation:
+    """KeyError for a method that is none of `core.question.DraftMethod` is a bug."""
+    rows = read.toml_rows(_FOLDER / "speculation.toml", "speculation", Speculation)
+    return {row.method: row for row in rows}[method]
+
+
+@cache
+def _apis() -> Mapping[str, Api]:
+    return {row.engine: row for row in read.toml_rows(_FOLDER / "apis.toml", "api", Api)}
+
+
+def api(engine: str) -> Api | None:
+    """What clients of an engine may ask for; None when nothing is known of it."""
+    return _apis().get(engine)
 
 
 def ladder() -> tuple[Rung, ...]:

@@ -14,15 +14,19 @@ _FOLDER = Path(__file__).parent
 class Recipe(Fact):
     """For the model types of config.json. Names of parsers are vLLM's, `reasoning_since` its release.
 
-    `not_for` are words in names of models that share the type and not the recipe. With YaRN the context is
+    `not_for` are words in names of models that share the type and not the recipe, `only_for` words of which
+    a name must have one. With YaRN the context is
     `yarn_factor` times `yarn_original` tokens.
     """
 
     model_types: tuple[str, ...]
     not_for: tuple[str, ...] = ()
+    only_for: tuple[str, ...] = ()
     reasoning_parser: str | None = None
     reasoning_since: str | None = None
     tool_call_parser: str | None = None
+    sglang_reasoning_parser: str | None = None
+    sglang_tool_call_parser: str | None = None
     yarn_factor: float | None = None
     yarn_original: int | None = None
 
@@ -40,8 +44,9 @@ def _all() -> tuple[Recipe, ...]:
 
 
 def find(model_type: str, name: str) -> Recipe | None:
-    """The recipe of a model; None when there is none."""
-    for row in _all():
-        if model_type in row.model_types and not any(word in name for word in row.not_for):
+    """The recipe of a model, the one for its name before that of its type; None when there is none."""
+    for row in sorted(_all(), key=lambda row: not row.only_for):
+        wanted = not row.only_for or any(word in name for word in row.only_for)
+        if model_type in row.model_types and wanted and not any(word in name for word in row.not_for):
             return row
     return None

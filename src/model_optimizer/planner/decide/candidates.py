@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from model_optimizer.core import ModelSpec, Rejection, Scheme, UsageError
 from model_optimizer.core.site import Ability, Offer
+from model_optimizer.facts import decisions
 
 from .question import Functions, No, PlanQuestion
 
@@ -49,6 +50,10 @@ def enumerate_all(question: PlanQuestion, functions: Functions) -> tuple[list[Ca
             reason = f"does not handle the task `{question.model.task}`"
             rejected.append(_no(name, "any", reason, f"engines/{name}", "task"))
             continue
+        lacking = _lacking(question, name)
+        if lacking is not None:
+            rejected.append(lacking)
+            continue
         offer = best_offer(question, functions, name)
         link = offer.broken
         if link is not None:
@@ -72,6 +77,15 @@ def enumerate_all(question: PlanQuestion, functions: Functions) -> tuple[list[Ca
                     )
                 )
     return kept, rejected
+
+
+def _lacking(question: PlanQuestion, engine: str) -> No | None:
+    """Whether clients need something that the engine's server does not have."""
+    known = decisions.api(engine) if question.wishes.apis else None
+    if known is None or question.wishes.apis <= set(known.offers):
+        return None
+    missing = ", ".join(sorted(question.wishes.apis - set(known.offers)))
+    return _no(engine, "any", f"has no {missing} interface: {known.because}", known.source[0], "api")
 
 
 def _with_dtype(question: PlanQuestion, ability: Ability) -> Ability:

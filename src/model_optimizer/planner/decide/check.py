@@ -20,7 +20,26 @@ def checked(question: PlanQuestion, functions: Functions) -> PlanQuestion:
     _scheme(question, functions)
     _parallel(question)
     _numbers(question)
-    return _length(question)
+    return _length(_drafting(question))
+
+
+def _drafting(question: PlanQuestion) -> PlanQuestion:
+    """Drafts are vLLM's here; what cannot be drafted is refused."""
+    asked, model, wishes = question.wishes.speculation, question.model, question.wishes
+    if asked is None:
+        return question
+    if not question.generates:
+        raise UsageError(f"`{model.name}` generates nothing that could be drafted")
+    if wishes.engine not in (None, "vllm"):
+        raise UsageError(
+            f"--speculative is planned for vllm, not for {wishes.engine}", hint=("leave --engine out",)
+        )
+    if asked.method == "mtp" and not model.mtp_parameters:
+        raise UsageError(
+            f"`{model.name}` has no layers that predict further tokens",
+            hint=("take ngram, draft or eagle3",),
+        )
+    return replace(question, wishes=replace(wishes, engine="vllm"))
 
 
 def _engine(question: PlanQuestion, functions: Functions) -> None:

@@ -434,7 +434,18 @@ def _infeasible(
     return replace(bare, nearest=look_around(question, functions, refused))
 
 
-STAGES = ("task", "architecture", "gpu", "image", "driver", "number format", "quality", "memory")
+STAGES = (
+    "task",
+    "api",
+    "architecture",
+    "gpu",
+    "image",
+    "driver",
+    "number format",
+    "quality",
+    "memory",
+    "step model",
+)
 
 
 def binding_of(refused: Sequence[No]) -> No | None:

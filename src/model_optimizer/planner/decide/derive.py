@@ -1,16 +1,16 @@
 """Every setting of a plan with its reason, and the page of a notebook behind the ones that were derived."""
 
-from dataclasses import dataclass
+import math
 
-from model_optimizer.core import Derivation, Setting, Source
+from model_optimizer.core import Source
 from model_optimizer.core.steps import Batch
 from model_optimizer.core.units import show_bytes
-from model_optimizer.facts import decisions, recipes, vllm
-from model_optimizer.facts.versions import key
+from model_optimizer.facts import decisions, vllm
 
-from . import steady
+from . import extras, steady
 from .candidates import PLAIN, own_scheme
 from .judge import Judged, in_flight, load_of, tail_tpot
+from .notes import Derived, Notes, by
 from .place import defaults, rules_version
 from .question import PlanQuestion
 
@@ -18,54 +18,22 @@ ONLINE = {"fp8": "fp8"}
 """Schemes that the engine makes of a 16-bit checkpoint while it loads, and its word for them."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Derived:
-    """Settings in the order of the command, and why."""
-
-    settings: tuple[Setting, ...]
-    derivations: tuple[Derivation, ...]
-
-
-class _Notes:
-    """Collects settings and derivations."""
-
-    def __init__(self) -> None:
-        self.settings: list[Setting] = []
-        self.derivations: list[Derivation] = []
-
-    def set(self, name: str, value: object, because: str, source: Source) -> None:
-        self.settings.append(Setting(name=name, value=str(value), because=because, source=source))
-
-    def write(
-        self, title: str, *, constraint: str, formula: str, numbers: str, conclusion: str, source: str
-    ) -> None:
-        self.derivations.append(
-            Derivation(
-                title=title,
-                constraint=constraint,
-                formula=formula,
-                numbers=numbers,
-                conclusion=conclusion,
-                source=source,
-            )
-        )
-
-
 def derive(question: PlanQuestion, judged: Judged) -> Derived:
     """Settings by vLLM's names; other engines translate them. llama.cpp has its own."""
-    notes = _Notes()
+    notes = Notes()
     if judged.candidate.engine == "llama_cpp":
         _llama(question, judged, notes)
     elif judged.candidate.engine in ("tensorrt", "tensorrt_rtx"):
         notes.set("max_model_len", judged.room.length, "the longest text of the load", "derived")
         notes.set("max_batch_size", judged.room.seqs, "texts that are there at once", "derived")
     else:
-        for part in (_number_format, _length, _memory, _sequences, _batch, _parallel, _cache, _model):
+        for part in (_number_format, _length, _memory, _sequences, _batch, _parallel, _cache):
             part(question, judged, notes)
+        extras.add(question, judged, notes)
     return Derived(settings=tuple(notes.settings), derivations=tuple(notes.derivations))
 
 
-def _number_format(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
+def _number_format(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
     candidate = judged.candidate
     scheme, own = candidate.scheme, own_scheme(question.model)
     asked: Source = "user" if question.wishes.scheme or question.wishes.dtype else "derived"
@@ -100,7 +68,7 @@ def _sixteen(question: PlanQuestion, own: str | None) -> str:
     return f"the checkpoint is in {own or 'another format'}; engines compute it in 16 bits"
 
 
-def _length(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
+def _length(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
     work, length, fit = question.workload, judged.room.length, judged.room.fit
     if question.wishes.max_model_len:
         notes.set("max-model-len", length, "as asked", "user")
@@ -126,7 +94,7 @@ def _length(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
     )
 
 
-def _memory(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
+def _memory(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
     room, fit, wishes = judged.room, judged.room.fit, question.wishes
     version = rules_version(judged.candidate)
     default = defaults(question, version).utilization
@@ -134,6 +102,8 @@ def _memory(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
     share = room.utilization
     if wishes.gpu_memory_utilization:
         notes.set("gpu-memory-utilization", wishes.gpu_memory_utilization, "as asked", "user")
+    elif judged.candidate.engine != "vllm":
+        _borrowed_share(judged, used, notes)
     elif wishes.vram_bytes:
         value = next((s.value for s in fit.settings if s.name == "gpu-memory-utilization"), str(default))
         notes.set("gpu-memory-utilization", value, f"{show_bytes(wishes.vram_bytes)} may be taken", "derived")
@@ -156,20 +126,6 @@ def _memory(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
             "the release's default; nothing speaks against it",
             "table",
         )
-    if room.eager:
-        price = _price_of_eager(judged)
-        notes.set(
-            "enforce-eager", 1, f"memory leaves no room for CUDA graphs; {price}", _by(wishes.enforce_eager)
-        )
-    elif question.generates:
-        notes.write(
-            "CUDA graphs",
-            constraint=f"they take {show_bytes(fit.cuda_graph_bytes)}",
-            formula="",
-            numbers=_price_of_eager(judged),
-            conclusion="left on: eager mode is for when memory forces it, and it does not here",
-            source="derived",
-        )
     kv = f"{fit.kv_cache_tokens:,} tokens" if fit.kv_cache_tokens else "no KV cache"
     notes.write(
         "memory",
@@ -189,22 +145,17 @@ def _memory(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
     )
 
 
-def _price_of_eager(judged: Judged) -> str:
-    found = judged.steady
-    if judged.steps is None or found is None or not found.running:
-        return "without them the host launches every kernel"
-    eager = getattr(judged.steps, "host", None)
-    layers = getattr(judged.steps, "layers", None)
-    if eager is None or layers is None:
-        return "without them the host launches every kernel"
-    least = layers * eager.eager_layer_us / 1e3
-    return (
-        f"without them the host needs {least:.3g} ms a step for "
-        f"{layers} layers, a step takes {found.step_ms:.3g} ms"
-    )
+def _borrowed_share(judged: Judged, used: int, notes: Notes) -> None:
+    """SGLang shares what is free between weights and KV cache, TensorRT-LLM what is left after loading."""
+    fit = judged.room.fit
+    if judged.candidate.engine != "sglang" or not used:
+        return  # its own rule leaves room for activations, which vLLM's share does not
+    share = math.floor(100 * (fit.weights_bytes + fit.kv_cache_bytes) / (fit.total_bytes - used)) / 100
+    because = f"weights and KV cache in what {show_bytes(used)} of others leave, by vLLM's accounting"
+    notes.set("gpu-memory-utilization", f"{share:g}", because, "assumed")
 
 
-def _sequences(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
+def _sequences(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
     room, found = judged.room, judged.steady
     if question.wishes.max_num_seqs:
         notes.set("max-num-seqs", room.seqs, "as asked", "user")
@@ -248,7 +199,7 @@ def _sequences(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
     )
 
 
-def _batch(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
+def _batch(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
     room, found = judged.room, judged.steady
     known = defaults(question, rules_version(judged.candidate)).batched
     if question.wishes.max_num_batched_tokens:
@@ -257,7 +208,7 @@ def _batch(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
     shape = steady.shape_of(question.workload)
     limit = question.slo.tpot_ms
     if judged.steps is None or found is None or not shape.output:
-        same = room.batched == known
+        same = room.batched == known and judged.candidate.engine == "vllm"
         because = (
             "the release's default for this GPU" if same else "; ".join(room.steps) or "the load asks for it"
         )
@@ -272,8 +223,9 @@ def _batch(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
         f"with such steps in between, TPOT P99 is {tail:.3g} ms"
     )
     asked = f", {limit:g} ms is asked" if limit else ", no limit is asked"
-    same = room.batched == known
-    because = f"{numbers}{asked}"
+    own = judged.candidate.engine == "vllm"
+    same = room.batched == known and own
+    because = f"{numbers}{asked}" if own else f"{numbers}{asked}; given, since its own default was not read"
     notes.set("max-num-batched-tokens", room.batched, because, "table" if same else "derived")
     notes.write(
         "tokens a step",
@@ -286,7 +238,11 @@ def _batch(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
             else f"--max-num-batched-tokens {room.batched}: "
             + (
                 "; ".join(room.steps)
-                or f"smaller than the default {known:,}, so that decoding is not held up"
+                or (
+                    f"smaller than the default {known:,}, so that decoding is not held up"
+                    if room.batched < known
+                    else "vLLM's default for this GPU, given openly"
+                )
             )
         ),
         source=judged.steps.provenance,
@@ -297,16 +253,16 @@ def _chunk(running: float, context: float, tokens: int) -> Batch:
     return Batch(sequences=running, context=context, tokens=tokens, chunks=1, pairs=tokens * tokens / 2)
 
 
-def _parallel(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
+def _parallel(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
     candidate, wishes, gpu = judged.candidate, question.wishes, question.gpu
     if candidate.tensor > 1:
         because = (
             "as asked" if wishes.tensor_parallel else f"weights and KV cache over {candidate.tensor} GPUs"
         )
-        notes.set("tensor-parallel-size", candidate.tensor, because, _by(bool(wishes.tensor_parallel)))
+        notes.set("tensor-parallel-size", candidate.tensor, because, by(bool(wishes.tensor_parallel)))
     if candidate.stages > 1:
         because = "as asked" if wishes.pipeline_parallel else "layers in stages: little traffic between GPUs"
-        notes.set("pipeline-parallel-size", candidate.stages, because, _by(bool(wishes.pipeline_parallel)))
+        notes.set("pipeline-parallel-size", candidate.stages, because, by(bool(wishes.pipeline_parallel)))
     if judged.data > 1:
         notes.set("data-parallel-size", judged.data, "as asked", "user")
     if candidate.experts:
@@ -349,7 +305,7 @@ def _network(question: PlanQuestion, judged: Judged) -> str:
     )
 
 
-def _cache(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
+def _cache(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
     wishes, room = question.wishes, judged.room
     version = rules_version(judged.candidate)
     if wishes.kv_cache_dtype:
@@ -379,34 +335,7 @@ def _cache(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
             )
 
 
-def _model(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
-    """What the family wants: pooling, parsers, a stretched context. Remote code is never trusted."""
-    candidate, model = judged.candidate, question.model
-    if candidate.engine != "vllm":
-        return
-    version = candidate.offer.version
-    if not question.generates:
-        name, value = ("runner", "pooling") if key(version) >= key("0.10.2") else ("task", "embed")
-        pooled = f"; {model.pooling} pooling, as the checkpoint says" if model.pooling else ""
-        notes.set(name, value, f"vectors instead of text{pooled}", "derived")
-        return
-    recipe = recipes.find(model.model_type, model.name)
-    if recipe is None:
-        return
-    since = recipe.reasoning_since
-    if recipe.reasoning_parser and (since is None or key(version) >= key(since)):
-        notes.set(
-            "reasoning-parser",
-            recipe.reasoning_parser,
-            "the model thinks aloud: its thoughts apart",
-            "derived",
-        )
-    if question.wishes.tools and recipe.tool_call_parser:
-        notes.set("enable-auto-tool-choice", 1, "tools were asked for", "user")
-        notes.set("tool-call-parser", recipe.tool_call_parser, "as this family writes its calls", "derived")
-
-
-def _llama(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
+def _llama(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
     room = judged.room
     slots = room.seqs
     asked: Source = "user" if question.wishes.max_model_len else "derived"
@@ -428,7 +357,3 @@ def _llama(question: PlanQuestion, judged: Judged, notes: _Notes) -> None:
         conclusion=room.steps[0] if room.steps else "everything fits on the GPU",
         source="mopt fit",
     )
-
-
-def _by(user: bool) -> Source:
-    return "user" if user else "derived"

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, replace
 
-from model_optimizer.core import MoptError, Rejection
+from model_optimizer.core import HostError, MoptError, Rejection
 from model_optimizer.core.steps import Batch, StepModel
 from model_optimizer.facts import decisions, speed
 from model_optimizer.planner.service import Limits
@@ -68,7 +68,11 @@ def judge(question: PlanQuestion, functions: Functions, candidate: Candidate) ->
         return _unknown(candidate, room, "layers on the CPU set the pace, and no speed is modelled for them")
     try:
         model = functions.steps(setup_of(question, candidate, room))
+    except HostError:
+        raise
     except MoptError as error:
+        if functions.steps_required:
+            return _no(candidate, error.message, "--step-model", kind="step model")
         if question.site.compute_capability and candidate.engine != "llama_cpp":
             return _no(candidate, error.message, "planner/speed", kind="number format")
         return _unknown(candidate, room, error.message)

@@ -175,6 +175,9 @@ def _base(question: PlanQuestion, candidate: Candidate, *, seqs: int, batched: i
         block_size=wishes.block_size,
         enforce_eager=wishes.enforce_eager,
         vram_bytes=wishes.vram_bytes,
+        mtp=wishes.speculation is not None and wishes.speculation.method == "mtp",
+        draft=wishes.speculation.model if wishes.speculation else None,
+        offload_bytes=wishes.kv_offload_bytes,
         env=wishes.env,
     )
 

@@ -15,6 +15,7 @@ from model_optimizer.core import (
     Slo,
     Workload,
 )
+from model_optimizer.core.question import SpeculationAsked
 from model_optimizer.core.site import GpuEngine, Site
 from model_optimizer.core.steps import StepModel
 from model_optimizer.facts.gpus import GpuFact
@@ -29,18 +30,26 @@ EstimateFunction = Callable[[Service], Estimate]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Functions:
-    """What the decision is handed, so that it can be tested without arithmetic of memory or time."""
+    """What the decision is handed, so that it can be tested without arithmetic of memory or time.
+
+    `steps_required`: a candidate whose step times cannot be had is refused, not taken without a prediction.
+    """
 
     fit: FitFunction
     steps: StepsFunction
     estimate: EstimateFunction
     engines: Mapping[str, GpuEngine]
     schemes: Mapping[str, Scheme]
+    steps_required: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """What the user has decided already. None leaves it to the plan."""
+    """What the user has decided already. None leaves it to the plan.
+
+    `draft_model` is what drafts, as it is handed to the engine. `apis` are what clients need of the server,
+    words of facts/decisions/apis.
+    """
 
     engine: str | None = None
     version: str | None = None
@@ -58,6 +67,10 @@ class Wishes:
     enforce_eager: bool = False
     vram_bytes: int | None = None
     spares: int | None = None
+    kv_offload_bytes: int = 0
+    speculation: SpeculationAsked | None = None
+    draft_model: str | None = None
+    apis: frozenset[str] = frozenset()
     tools: bool = False
     env: Mapping[str, str] = field(default_factory=dict[str, str])
 

@@ -37,7 +37,8 @@ def conclude(
     terms = _terms(question, account, room if caches else 0, per_token)
     if not known:
         terms = tuple(_marked(term, version) for term in terms)
-    offloaded = question.offload_bytes // per_token if per_token else 0
+    # Host memory is of the engine: its workers share it.
+    offloaded = question.offload_bytes // (per_token * question.tensor_parallel) if per_token else 0
     return Fit(
         fits=error is None,
         binding=binding,
@@ -216,7 +217,7 @@ def _notes(
         )
     if question.data_parallel > 1:
         notes.append(f"tokens and concurrency are of one of {question.data_parallel} engines side by side")
-    if question.model.mtp_parameters:
+    if question.model.mtp_parameters and not question.mtp:
         notes.append("layers for predicting further tokens are not loaded")
     if question.model.vision_parameters != 0 and not (question.model.config or {}).get("vision_config"):
         notes.append(

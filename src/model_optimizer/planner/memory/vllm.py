@@ -167,6 +167,8 @@ class _Start:
         terms = list(weights.load(spec, split, form, padding).terms)
         if question.lora:
             terms.append(weights.lora(spec, split, question.lora, form.plain_bytes))
+        if question.mtp and question.model.mtp_parameters:
+            terms.append(weights.ahead(question.model, split, form))
         if question.draft:
             own = storage.precision(question.draft, None, form.plain_bytes)
             terms.append(weights.draft(question.draft, split, own))

@@ -235,3 +235,14 @@ def draft(spec: ModelSpec, split: Split, form: Precision) -> Term:
         because=f"{spec.name}: {count / 1e6:,.0f} M weights on each GPU",
         source="derived",
     )
+
+
+def ahead(spec: ModelSpec, split: Split, form: Precision) -> Term:
+    """The model's own layers that predict further tokens. Their place in the KV cache is not counted."""
+    bits = form.storage.bits if form.storage else 8 * form.plain_bytes
+    return Term(
+        name="layers that predict ahead",
+        bytes=ceil(spec.mtp_parameters * bits / 8 / split.tensor),
+        because=f"{spec.mtp_parameters / 1e6:,.0f} M x {bits} bits / {split.tensor}, the embedding shared",
+        source="assumed",
+    )
