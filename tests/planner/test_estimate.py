@@ -320,6 +320,42 @@ def test_other_engines_say_what_was_taken_from_vllm() -> None:
     assert cache["source"] == "assumed"
 
 
+LAPTOP = "estimate Qwen/Qwen3-8B --gpu 'rtx 4060 laptop' --engine llama.cpp --scheme int4_rtn"
+
+
+def test_llama_cpp_puts_as_many_layers_on_the_gpu_as_fit() -> None:
+    found = said(LAPTOP)
+    layers = {s["name"]: s["value"] for s in found["settings"]}
+    assert layers["n-gpu-layers"] == "37"
+    assert 18 < found["tpot_ms"]["mean"] < 35, "4.5 GB at 256 GB/s, and not all of it"
+    less = said("estimate Qwen/Qwen3-30B-A3B --gpu 'rtx 4060 laptop' --engine llama.cpp --scheme int4_rtn")
+    assert less["bound"] == "host memory"
+    assert any("computed by the CPU" in note for note in less["notes"])
+
+
+def test_llama_cpp_answers_in_slots() -> None:
+    one, four = said(f"{LAPTOP} --concurrency 4"), said(f"{LAPTOP} --concurrency 4 --max-num-seqs 4")
+    assert any("one request at a time" in note for note in one["notes"])
+    assert four["output_tokens_per_s"] > 1.5 * one["output_tokens_per_s"]
+    assert four["ttft_ms"]["mean"] < one["ttft_ms"]["mean"]
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "words"),
+    [
+        ("--gpu-layers 99 --max-model-len 40960 --max-num-seqs 8", 4, "do not fit"),
+        ("--speculative ngram:4", 2, "not modelled for llama.cpp"),
+        ("--step-model tables", 2, "no `tables` steps"),
+        ("--kv-cache-dtype fp8", 2, "no KV cache type"),
+        ("--tp 2", 2, "several GPUs"),
+        ("--prompt-tokens 50000", 2, "limit of"),
+    ],
+)
+def test_llama_cpp_refuses_what_it_cannot(more: str, code: int, words: str) -> None:
+    got, output = run(f"{LAPTOP} {more}")
+    assert (got, words in output) == (code, True), output
+
+
 def test_the_screen() -> None:
     answer = Estimate(
         ttft_ms=Spread(p50=61.2, mean=68.0, p99=160.0),

@@ -10,7 +10,7 @@ from model_optimizer.cli import options, placement
 from model_optimizer.core import Lengths, UsageError
 
 if TYPE_CHECKING:
-    from model_optimizer.core import FitQuestion, ModelSpec, Workload
+    from model_optimizer.core import FitQuestion, ModelSpec, ReadModel, Workload
     from model_optimizer.core.question import SpeculationAsked
 
 GROUP = "understand"
@@ -56,6 +56,7 @@ class Speculative(click.ParamType[Any]):
     "--arrivals", type=click.Choice(["poisson", "constant", "gamma"]), help="With --qps.  [default: poisson]"
 )
 @click.option("--burstiness", type=options.PositiveFloat(), help="Of gamma arrivals; below 1 clusters.")
+@click.option("--gpu-layers", "-ngl", type=click.IntRange(min=0), help="Layers of llama.cpp on the GPU.")
 @click.option("--shared-prefix", type=click.IntRange(min=0), default=0, help="Prompt tokens that all share.")
 @click.option(
     "--prefix-hit", type=float, default=0.0, help="Share of prompt tokens in the prefix cache, 0 to 1."
@@ -77,7 +78,7 @@ def COMMAND(model: str, host_file: Path | None, as_json: bool, step_model: str, 
     """Estimate time to first token, time per output token and throughput of MODEL under a load.
 
     The load is --concurrency (a closed loop), --qps (an open one) or `--qps inf --requests N` (a burst).
-    MODEL is a hub id, a folder or a config.json. What is left out takes the default of the engine's
+    MODEL is a hub id, a folder, a config.json or a .gguf file (for llama.cpp). What is left out takes the default of the engine's
     version, and the answer says so.
     """
     from model_optimizer import api
@@ -86,13 +87,8 @@ def COMMAND(model: str, host_file: Path | None, as_json: bool, step_model: str, 
     from model_optimizer.core.question import EstimateQuestion
 
     read = api.read_model(model)
-    if read.gguf is not None:
-        raise UsageError(
-            "the speed of GGUF files is not modelled",
-            hint=("`mopt fit` knows their memory; `mopt bench` measures a running server",),
-        )
     question = EstimateQuestion(
-        placed=_placed(read.spec, host_file, given),
+        placed=_placed(read, host_file, given),
         workload=_workload(read.spec, given),
         step_model=step_model,  # pyright: ignore[reportArgumentType]
         expert_parallel=given["expert_parallel"],
@@ -112,10 +108,11 @@ def COMMAND(model: str, host_file: Path | None, as_json: bool, step_model: str, 
         click.echo(estimate_text(answer, question), nl=False)
 
 
-def _placed(spec: "ModelSpec", host_file: Path | None, given: dict[str, Any]) -> "FitQuestion":
+def _placed(read: "ReadModel", host_file: Path | None, given: dict[str, Any]) -> "FitQuestion":
     from model_optimizer import api
     from model_optimizer.core import FitQuestion
 
+    spec = read.spec
     utilization, vram = given["gpu_memory_utilization"], given["vram"]
     if utilization is not None and vram is not None:
         raise UsageError(
@@ -124,7 +121,8 @@ def _placed(spec: "ModelSpec", host_file: Path | None, given: dict[str, Any]) ->
     if utilization is not None and utilization > 1:
         raise UsageError(f"--gpu-memory-utilization is a share up to 1, not {utilization:g}")
     divided = placement.divide(given["gpus"], given["tp"], given["pp"], given["dp"])
-    name, version = given["engine"] or ("tensorrt" if spec.task == "vision" else "vllm", None)
+    usual = "llama.cpp" if read.gguf else "tensorrt" if spec.task == "vision" else "vllm"
+    name, version = given["engine"] or (usual, None)
     memory = api.gpu_memory(
         placement.gpu_name(given["gpu"], given["gpus"]),
         engine=name,
@@ -133,6 +131,8 @@ def _placed(spec: "ModelSpec", host_file: Path | None, given: dict[str, Any]) ->
     )
     return FitQuestion(
         model=spec,
+        gguf=read.gguf,
+        gpu_layers=given["gpu_layers"],
         gpu=memory,
         engine=name,
         version=version,

@@ -151,11 +151,35 @@ class Shared(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaCpp(Fact):
+    """llama.cpp's rates. Shares of the GPU's peaks: `few_compute` (of 8-bit integers) up to `few_sequences`
+    tokens a step, `many_compute` above, `float_compute` (of 16 bits) for weights that are not quantized.
+
+    From `offload_from` tokens a step on, layers in host memory are copied to the GPU and computed there where
+    that is faster. A step computes at most `micro_batch` tokens. `host_*` are of the CPU and its memory; `clock_hz` stands
+    for cards whose peak is not in the facts: two operations a core and clock.
+    """
+
+    gpu_bandwidth: float
+    few_sequences: int
+    few_compute: float
+    many_compute: float
+    float_compute: float
+    gap_ms: float
+    micro_batch: int
+    offload_from: int
+    clock_hz: float
+    host_bytes_per_s: float
+    host_bandwidth: float
+    host_flops: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy(Fact):
     """The half-width of an 80 % interval, as |log(predicted / measured)|, by quantity.
 
     `kind` is where the steps come from: `measured`, `tables`, `roofline` (this generation was measured),
-    `roofline-borrowed`, `other-engine` than vLLM. `burst` is of loads that arrive at once. `points` is how
+    `roofline-borrowed`, `other-engine` than vLLM, `llama.cpp`. `burst` is of loads that arrive at once. `points` is how
     many measurements were compared.
     """
 
@@ -197,6 +221,11 @@ def engines() -> tuple[str, ...]:
 @cache
 def shared() -> Shared:
     return read.toml(_FOLDER / "shared.toml", Shared)
+
+
+@cache
+def llama_cpp() -> LlamaCpp:
+    return read.toml(_FOLDER / "llama_cpp.toml", LlamaCpp)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,10 @@ def estimate(question: EstimateQuestion, desk: Desk) -> Estimate:
     """What a load will see. UsageError for contradictions, NoFeasiblePlan when the engine would not start."""
     placed, work = question.placed, question.workload
     check_workload(question)
+    if placed.engine == "llama.cpp":
+        from . import llama
+
+        return llama.estimate(question, desk)
     fitted = fitted_for(question, desk)
     setup = setup_of(question, desk, fitted)
     limits = limits_of(question, setup, fitted)
