@@ -14,7 +14,7 @@ import pytest
 import model_optimizer
 
 ROOT = Path(model_optimizer.__file__).parent
-STAGES = {"doctor", "planner", "quantize", "convert", "verify", "serve", "bench", "diagnose", "tune"}
+STAGES = {"doctor", "planner", "quantize", "convert", "verify", "serve", "bench", "diagnose", "explain", "tune"}
 BASE = {"core", "facts", "system"}
 SHARED = BASE | {"schemes", "engines"}
 

@@ -1,0 +1,212 @@
+"""Finds out what kind of thing is asked about, and hands it to the file that knows."""
+
+import re
+from dataclasses import replace
+
+from model_optimizer.core import MoptError, plugins
+from model_optimizer.core.explanation import Explanation, Point
+from model_optimizer.facts import flags, glossary
+from model_optimizer.facts.folklore import Claim
+from model_optimizer.facts.glossary import Term
+
+from . import claims, code, container, machine, names, schemes, text
+from .question import Question, check
+
+PROGRAMS = "model_optimizer.explain.programs"
+SURE = 0.5
+"""From this score on the claim that was found is taken for the one that was meant."""
+
+
+def explain(question: Question) -> Explanation:
+    """What a thing means today. Raises MoptError with the nearest names when nothing is known."""
+    check(question.thing)
+    thing = text.clean(question.thing)
+    check(thing)
+    question = replace(question, thing=thing)
+    found = (
+        _file(thing, question)
+        or _name(thing, question)
+        or _commands(thing, question)
+        or _term(thing)
+        or _claim(thing)
+        or _loose(thing, question)
+    )
+    if found is None:
+        raise unknown(thing)
+    return found
+
+
+def _file(thing: str, question: Question) -> Explanation | None:
+    if container.is_compose(thing):
+        return container.compose(thing, question)
+    if container.is_dockerfile(thing):
+        return container.dockerfile(thing, question)
+    return code.explain(thing, question)
+
+
+def _name(thing: str, question: Question) -> Explanation | None:
+    """One word, or an option with its value."""
+    words = thing.split()
+    if len(words) == 2 and words[0].startswith("-") and not words[1].startswith("-"):
+        return _option(words[0], words[1], question)
+    if len(words) != 1:
+        return None
+    word, equals, value = thing.partition("=")
+    if word.startswith("-"):
+        return _option(word, value if equals else None, question)
+    if re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+", word):
+        return names.explain(word, "variables", question) or _term(word)
+    if ":" in word and "/" not in word:
+        return names.explain(word, "metrics", question)
+    if scheme := schemes.named(word):
+        return schemes.explain(scheme, question)
+    return None
+
+
+def _option(word: str, value: str | None, question: Question) -> Explanation | None:
+    found = names.explain(word, "options", question)
+    if found is None or value is None:
+        return found
+    name = found.title.split(" ")[0]
+    points = list(machine.points(name, value, question))
+    if found.choices and value not in found.choices:
+        shown = ", ".join(found.choices[:12])
+        points.insert(
+            0,
+            Point(
+                about=f"{name} {value}", level="wrong", says=f"it does not take `{value}`; it takes {shown}"
+            ),
+        )
+    said = [p for p in found.points if p.about != name or p.level != "note" or not points]
+    return replace(found, asked=text.masked(f"{word} {value}"), points=(*points, *said))
+
+
+def _commands(thing: str, question: Question) -> Explanation | None:
+    """A command line, or the commands of a script that a program here knows."""
+    programs = plugins.load_all(PROGRAMS)
+    found: list[Explanation] = []
+    for words in text.commands(thing)[:50]:
+        program = next((p for p in programs.values() if _is_command(words) and p.matches(words)), None)
+        if program is not None:
+            found.append(program.explain(words, question))
+    if not found:
+        return None
+    if len(found) == 1:
+        best = claims.search(thing, most=1)
+        said = tuple(f"claim: {c.said}" for c, score in best if score >= 0.6)
+        return replace(found[0], near=(*found[0].near, *said))
+    return Explanation(
+        asked=text.masked(thing)[:2000],
+        kind="command",
+        title=f"{len(found)} commands",
+        means=tuple(f"{at}. {one.title}: {' '.join(one.means[:1])}" for at, one in enumerate(found, 1)),
+        points=tuple(point for one in found for point in one.points),
+        today=tuple(line for one in found for line in one.today),
+        today_for=" and ".join(dict.fromkeys(one.today_for for one in found if one.today_for)),
+        do=tuple(dict.fromkeys(step for one in found for step in one.do)),
+        source=tuple(dict.fromkeys(source for one in found for source in one.source)),
+    )
+
+
+def _is_command(words: list[str]) -> bool:
+    """Told apart from a sentence: a path, options, a subcommand or a module."""
+    if len(words) < 2:
+        return False
+    return (
+        words[1].startswith("-")
+        or any(w.startswith("-") for w in words)
+        or words[1] in _SUBCOMMANDS
+        or "/" in words[-1]
+    )
+
+
+_SUBCOMMANDS = frozenset(("serve", "run", "install", "bench"))
+
+
+def _term(thing: str) -> Explanation | None:
+    found = glossary.by_name().get(glossary.plain(thing.rstrip("?")))
+    return _of_term(thing, found) if found else None
+
+
+def _of_term(thing: str, term: Term) -> Explanation:
+    return Explanation(
+        asked=text.masked(thing),
+        kind=term.kind,
+        title=term.name,
+        means=(term.means,),
+        points=tuple(Point(about=term.name, level="note", says=says) for says in term.watch),
+        do=term.do,
+        source=term.source,
+        near=tuple(f"also called {name}" for name in term.also[:3]),
+    )
+
+
+def _claim(thing: str) -> Explanation | None:
+    best = claims.search(thing)
+    if not best or best[0][1] < claims.LEAST:
+        return None
+    claim, score = best[0]
+    near = [c.said for c, other in best[1:] if other >= max(claims.LEAST, score - 0.15)]
+    return _of_claim(thing, claim, score, tuple(near[:2]))
+
+
+def _of_claim(thing: str, claim: Claim, score: float, near: tuple[str, ...]) -> Explanation:
+    means = (claim.why,) if score >= SURE else ("The nearest claim that is known here:", claim.why)
+    return Explanation(
+        asked=text.masked(thing)[:500],
+        kind="claim",
+        title=claim.said,
+        means=means,
+        verdict=claim.verdict,
+        do=(claim.do,) if claim.do else (),
+        source=claim.source,
+        near=near,
+    )
+
+
+def _loose(thing: str, question: Question) -> Explanation | None:
+    """A name without its dashes or in other letters, or a name within a short question."""
+    words = [w.strip("?.,`'\"") for w in thing.split()]
+    if len(words) > 12:
+        return None
+    for word in words:
+        if word.startswith("--") and (found := names.explain(word, "options", question)):
+            return found
+    for word in words if len(words) <= 4 else []:
+        if len(word) > 3:
+            found = (
+                (
+                    names.explain(word, "options", question)
+                    if "-" in word or "_" in word or len(words) == 1
+                    else None
+                )
+                or (names.explain(f"vllm:{word}", "metrics", question) if "_" in word else None)
+                or (names.explain(word.upper(), "variables", question) if "_" in word else None)
+            )
+            if found:
+                return found
+        if scheme := schemes.named(word):
+            return schemes.explain(scheme, question)
+        if term := glossary.by_name().get(glossary.plain(word)):
+            return _of_term(thing, term)
+    return None
+
+
+def unknown(thing: str) -> MoptError:
+    """Nothing is known: the nearest names and claims."""
+    shown = text.masked(thing)
+    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+    hints: list[str] = []
+    if len(thing.split()) <= 2:
+        near = names.nearest(thing.split()[0])
+        hints += [f"did you mean {' or '.join(f'`{name}`' for name in near)}?"] if near else []
+    best = [c.said for c, score in claims.search(thing, most=2) if score > 0.2]
+    hints += [f"the nearest claim: {said}" for said in best]
+    if not hints:
+        engines = ", ".join(names.TITLES[e] for e in flags.engines())
+        hints = [f"known are flags, metrics and variables of {engines}, schemes, and common claims"]
+    return MoptError(
+        f"nothing is known of `{shown}`",
+        hint=tuple(hints),
+        reference="unknown-thing",
+    )
