@@ -78,8 +78,8 @@ def COMMAND(model: str, host_file: Path | None, as_json: bool, step_model: str, 
     """Estimate time to first token, time per output token and throughput of MODEL under a load.
 
     The load is --concurrency (a closed loop), --qps (an open one) or `--qps inf --requests N` (a burst).
-    MODEL is a hub id, a folder, a config.json or a .gguf file (for llama.cpp). What is left out takes the default of the engine's
-    version, and the answer says so.
+    MODEL is a hub id, a folder, a config.json or a .gguf file (for llama.cpp). What is left out takes the
+    default of the engine's version, and the answer says so.
     """
     from model_optimizer import api
     from model_optimizer.cli.progress import Reporter

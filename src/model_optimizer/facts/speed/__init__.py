@@ -156,8 +156,8 @@ class LlamaCpp(Fact):
     tokens a step, `many_compute` above, `float_compute` (of 16 bits) for weights that are not quantized.
 
     From `offload_from` tokens a step on, layers in host memory are copied to the GPU and computed there where
-    that is faster. A step computes at most `micro_batch` tokens. `host_*` are of the CPU and its memory; `clock_hz` stands
-    for cards whose peak is not in the facts: two operations a core and clock.
+    that is faster. A step computes at most `micro_batch` tokens. `host_*` are of the CPU and its memory;
+    `clock_hz` stands for cards whose peak is not in the facts: two operations a core and clock.
     """
 
     gpu_bandwidth: float
@@ -179,8 +179,8 @@ class Accuracy(Fact):
     """The half-width of an 80 % interval, as |log(predicted / measured)|, by quantity.
 
     `kind` is where the steps come from: `measured`, `tables`, `roofline` (this generation was measured),
-    `roofline-borrowed`, `other-engine` than vLLM, `llama.cpp`. `burst` is of loads that arrive at once. `points` is how
-    many measurements were compared.
+    `roofline-borrowed`, `other-engine` than vLLM, `llama.cpp`. `burst` is of loads that arrive at once.
+    `points` is how many measurements were compared.
     """
 
     kind: str

@@ -1,4 +1,4 @@
-"""An estimate for llama.cpp: slots instead of a batch that grows, layers on the CPU where the card is small."""
+"""An estimate for llama.cpp: slots instead of a growing batch, layers on the CPU where the card is small."""
 
 from dataclasses import replace
 
@@ -115,8 +115,8 @@ def _notes(question: EstimateQuestion, layers: int, every: int) -> tuple[str, ..
     notes: list[str] = []
     if layers < every:
         notes.append(
-            f"{every - layers} of {every} layers are computed by the CPU, whose memory is taken to give 38 GB/s: "
-            "measure with `mopt bench`"
+            f"{every - layers} of {every} layers are computed by the CPU, whose memory is taken to give "
+            "38 GB/s: measure with `mopt bench`"
         )
     work, slots = question.workload, question.placed.max_num_seqs
     if slots is None and (work.concurrency or 2) > 1:
