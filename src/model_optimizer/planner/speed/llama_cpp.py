@@ -77,7 +77,7 @@ class LlamaSteps:
         """Milliseconds; one device works after the other."""
         rates, tokens = self.rates, batch.positions
         passes = max(1.0, tokens / rates.micro_batch)
-        parts = dict.fromkeys((GPU, HOST, COMPUTE, COPY), 0.0)
+        parts: dict[str, float] = {GPU: 0.0, HOST: 0.0, COMPUTE: 0.0, COPY: 0.0}
         read = (
             self.gpu.visited(tokens / passes) * passes
             + batch.sequences * batch.context * self.gpu.cache_token
