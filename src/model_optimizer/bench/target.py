@@ -90,7 +90,7 @@ def api_of(url: str) -> Api | None:
     return next((api for api, end in PATHS.items() if path.endswith(end)), None)
 
 
-def _is_here(url: str) -> bool:
+def is_here(url: str) -> bool:
     """Whether the server is on this machine: a key that was not named for it goes nowhere else."""
     host = address(url).host
     try:
@@ -110,7 +110,7 @@ def api_key(target: Target, environment: Mapping[str, str] = os.environ) -> str 
         if not key:
             raise UsageError(f"the environment variable `{target.api_key_env}` is not set")
     else:
-        names = KEY_NAMES if _is_here(target.url) else ()
+        names = KEY_NAMES if is_here(target.url) else ()
         key = next((k for name in names if (k := environment.get(name, "").strip())), "")
     if key and not (key.isascii() and key.isprintable()):
         raise UsageError("the API key holds characters that a header cannot carry")

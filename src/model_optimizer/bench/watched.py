@@ -1,27 +1,24 @@
-"""A measurement completed by what was recorded beside it: the `telemetry` block, and whether it counts.
+"""A measurement completed by what was recorded beside it: the `telemetry` block, and whether it counts."""
 
-seen = Seen()
-with telemetry.Watch(what) as watch:
-    seen.idle()
-    found = measure(..., observe=seen)
-found = watched(found, watch.timeline, seen)
-"""
-
+import os
+import signal
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import fmean
 from time import perf_counter_ns, sleep
+from types import TracebackType
 
 import msgspec
 
 from model_optimizer.core import LoadPoint, Measurement
-from model_optimizer.system.telemetry import Event, Series, Timeline
+from model_optimizer.system.telemetry import Event, Series, Timeline, Watch, What, gpu_energy
 from model_optimizer.system.telemetry.nvml import slowed_by
 
 from . import timeline as joined
 from .latency import e2e_ms, tpot_ms, ttft_ms
 from .level import Driven
 from .percentiles import quantile
+from .target import Target, is_here
 from .timeline import Span
 from .window import window
 
@@ -56,18 +53,60 @@ class Seen:
         self.idle_ns = (begin, perf_counter_ns())
 
 
+class Recording:
+    """Records while it is entered, from a process of its own. Where the server is on another machine, only
+    its metrics page and this machine's processor are looked at.
+
+    A GPU that fails ends the load as Ctrl-C would, and the result is marked invalid. `seen` is what
+    `measure` is handed as `observe`; `complete` puts both together afterwards.
+    """
+
+    def __init__(self, target: Target, *, pid: int | None = None, engine_version: str | None = None) -> None:
+        here = is_here(target.url)
+        what = What(
+            url=target.url,
+            pid=pid,
+            engine_version=engine_version,
+            key_env=target.api_key_env,
+            gpus=here,
+            kernel=here,
+        )
+        self.seen = Seen()
+        self._watch = Watch(what, on_fatal=self._stop)
+        self._gpus = here and gpu_energy() is not None
+        self._entered = False
+
+    def __enter__(self) -> "Recording":
+        self._watch.__enter__()
+        self._entered = True
+        if self._gpus:
+            self.seen.idle()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._entered = False
+        self._watch.__exit__(kind, error, trace)
+
+    def complete(self, found: Measurement) -> Measurement:
+        """The measurement with what was recorded."""
+        return watched(found, self._watch.timeline, self.seen)
+
+    def _stop(self, _event: Event) -> None:
+        if self._entered:
+            os.kill(os.getpid(), signal.SIGINT)
+
+
 def watched(found: Measurement, timeline: Timeline, seen: Seen) -> Measurement:
     """The measurement with its telemetry; `invalid` when a GPU failed while it ran."""
     event = joined.fatal(timeline, seen.spans)
     idle = joined.idle_power_w(timeline, *seen.idle_ns) if seen.idle_ns else None
     energies = [joined.energy(timeline, span, idle) for span in seen.spans]
-    points = list(found.points)
-    for index, (point, energy) in enumerate(zip(found.points, energies, strict=False)):
-        if point.energy_j is None and energy.joules is not None:
-            points[index] = replace(point, energy_j=energy.joules, energy_source=energy.source)
+    points = tuple(_with_energy(point, seen.spans, energies) for point in found.points)
     return replace(
         found,
-        points=tuple(points),
+        points=points,
         telemetry={**found.telemetry, **_block(timeline, seen, energies, idle)},
         invalid=f"{event.kind}: {event.text}" if event else found.invalid,
         notes=(*found.notes, *((f"INVALID: {event.text}",) if event else ())),

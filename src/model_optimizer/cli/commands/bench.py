@@ -91,6 +91,7 @@ _prompts = options.together(
 @options.slo
 @click.option("--calibrate", is_flag=True, help="First find out what this client can do (2 s).")
 @click.option("--pid", type=click.IntRange(min=1), help="Process of the server, to measure its memory.")
+@click.option("--telemetry/--no-telemetry", default=True, help="Record GPU, host, engine.  [default: yes]")
 @click.option("--out", type=_FILE, help="Write the measurement to a file.")
 @options.as_json
 def COMMAND(url: str, out: Path | None, as_json: bool, pid: int | None, seed: int, **given: Any) -> None:
@@ -103,9 +104,13 @@ def COMMAND(url: str, out: Path | None, as_json: bool, pid: int | None, seed: in
     mopt bench http://127.0.0.1:8000 --concurrency 1,8,32 --requests 256
     mopt bench http://127.0.0.1:8000 --rate 20 --arrivals poisson --for 30s --ttft-ms 200
     """
+    from contextlib import nullcontext
+
     from model_optimizer.bench.run import measure
+    from model_optimizer.bench.watched import Recording
     from model_optimizer.cli.progress import Reporter
     from model_optimizer.cli.render_bench import measurement_text
+    from model_optimizer.cli.render_telemetry import telemetry_text
     from model_optimizer.core import Slo, codec
     from model_optimizer.system import files, telemetry
 
@@ -115,23 +120,28 @@ def COMMAND(url: str, out: Path | None, as_json: bool, pid: int | None, seed: in
     try:
         if given["calibrate"]:
             how = replace(how, ceiling_requests_per_s=_ceiling(target, workload, reporter))
-        found = measure(
-            target,
-            workload,
-            slo,
-            progress=reporter,
-            sample_memory=telemetry.memory(pid) if pid else None,
-            energy=telemetry.energy(),
-            seed=seed,
-            options=how,
-        )
+        recording = Recording(target, pid=pid) if given["telemetry"] else None
+        with recording or nullcontext():
+            found = measure(
+                target,
+                workload,
+                slo,
+                progress=reporter,
+                sample_memory=telemetry.memory(pid) if pid else None,
+                energy=telemetry.energy(),
+                seed=seed,
+                options=how,
+                observe=recording.seen if recording else None,
+            )
+        found = recording.complete(found) if recording else found
     finally:
         reporter.close()
     if out:
         files.write_atomic(out, codec.dumps(found))
         click.echo(f"written to {out}", err=True)
-    click.echo(codec.dumps(found) if as_json else measurement_text(found), nl=False)
-    raise click.exceptions.Exit(130 if found.interrupted else 0)
+    text = codec.dumps(found) if as_json else measurement_text(found) + telemetry_text(found)
+    click.echo(text, nl=False)
+    raise click.exceptions.Exit(1 if found.invalid else 130 if found.interrupted else 0)
 
 
 def _ceiling(target: "Target", workload: "Workload", progress: "Reporter") -> float:
