@@ -113,6 +113,14 @@ def watched(found: Measurement, timeline: Timeline, seen: Seen) -> Measurement:
     )
 
 
+def _with_energy(point: LoadPoint, spans: Sequence[Span], energies: Sequence[joined.Energy]) -> LoadPoint:
+    """The energy of the last run of that level, where the point has none of its own."""
+    own = [e for s, e in zip(spans, energies, strict=True) if s.title == point.target]
+    if point.energy_j is not None or not own or own[-1].joules is None:
+        return point
+    return replace(point, energy_j=own[-1].joules, energy_source=own[-1].source)
+
+
 def _block(
     timeline: Timeline, seen: Seen, energies: Sequence[joined.Energy], idle: float | None
 ) -> dict[str, object]:
