@@ -65,6 +65,7 @@ class Handler(BaseHTTPRequestHandler):
     """One connection."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     state: State
 
     def log_message(self, format: str, *args: Any) -> None:

@@ -71,16 +71,20 @@ def _writer(samples: Mapping[str, object]) -> str | None:
 
 class EngineMetrics:
     """Scrapes once a second. Paths are tried until one has names that are known; a server that was there
-    and does not answer is an event, and so is one that began again."""
+    and does not answer is an event, and so is one that began again. Without `process`, what the page says
+    about its own process is left out: another source looks at that."""
 
     name = "engine metrics"
     interval_s = 1.0
 
-    def __init__(self, url: str, *, version: str | None = None, key: str | None = None) -> None:
+    def __init__(
+        self, url: str, *, version: str | None = None, key: str | None = None, process: bool = True
+    ) -> None:
         parts = urlsplit(url if "://" in url else f"http://{url}")
         self._origin = (parts.scheme, parts.netloc)
         self._key = key
         self._version = version
+        self._process = process
         self._path: str | None = None
         self._tried = 0
         self._answered = True
@@ -116,6 +120,8 @@ class EngineMetrics:
             if self._started is not None and started > self._started + 1:
                 self._say(now_ns, "server-restarted", "the server's process began again")
             self._started = started
+        if not self._process:
+            return {name: v for name, v in (values or {}).items() if not name.startswith("server.")}
         return values or {}
 
     def _ask(self, path: str) -> Mapping[str, float] | None:

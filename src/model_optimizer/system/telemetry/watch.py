@@ -58,7 +58,8 @@ def sources(what: What) -> list[Source]:
         found.append(ServerProcess(what.pid))
     if what.url is not None:
         key = os.environ.get(what.key_env) if what.key_env else None
-        found.append(EngineMetrics(what.url, version=what.engine_version, key=key))
+        alone = what.pid is None
+        found.append(EngineMetrics(what.url, version=what.engine_version, key=key, process=alone))
     if what.kernel:
         found.append(KernelLog())
     return found
