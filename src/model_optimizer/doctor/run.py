@@ -9,7 +9,7 @@ from model_optimizer.core import Check, Finding, Host
 from model_optimizer.core.target import Target
 
 LAYERS = (
-    "machine", "hardware", "kernel", "driver", "cuda", "packages", "containers", "network", "target",
+    "machine", "hardware", "kernel", "driver", "gpu", "cuda", "packages", "containers", "network", "target",
 )  # fmt: skip
 """From the bottom up: what a layer needs stands in those before it. A check names its own in LAYER."""
 

@@ -6,7 +6,9 @@ whether integer arithmetic is faster than floating point.
 
 from model_optimizer.core import Finding, Host
 
+LAYER = "machine"
 AFTER: tuple[str, ...] = ()
+SOURCE = ("onnxruntime.ai, quantization of models, which instructions it uses",)
 
 
 def check(host: Host) -> Finding:

@@ -5,7 +5,9 @@ An environment with PyTorch takes about 1 GiB before any weights are loaded.
 
 from model_optimizer.core import Finding, Host, units
 
+LAYER = "machine"
 AFTER: tuple[str, ...] = ()
+SOURCE = ("measured when the stage environments were made (system/locks, about.toml)",)
 TOOL_BYTES = 2 << 30
 
 

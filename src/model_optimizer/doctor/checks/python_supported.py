@@ -5,7 +5,9 @@ The locks are resolved for CPython 3.11 and 3.12; an older interpreter cannot ru
 
 from model_optimizer.core import Finding, Host
 
+LAYER = "machine"
 AFTER: tuple[str, ...] = ()
+SOURCE = ("system/locks, about.toml of each environment",)
 OLDEST, NEWEST = (3, 11), (3, 12)
 
 

@@ -1,0 +1,42 @@
+"""The GPU's device nodes are there.
+
+Programs reach the GPU through /dev/nvidia*. A container has them only when it was started with the GPU;
+on a host nvidia-modprobe makes them.
+"""
+
+from model_optimizer.core import Finding, Host
+from model_optimizer.doctor import advice
+
+LAYER = "driver"
+AFTER = ("module_loaded",)
+SOURCE = ("docs.nvidia.com/datacenter/cloud-native/container-toolkit", "mattshma/bigdata#133")
+
+
+def check(host: Host) -> Finding:
+    if found := advice.linux_gpu(host):
+        return found
+    nodes = host.modules.device_nodes
+    if nodes is None:
+        return advice.unknown("the device nodes")
+    if any(name[6:].isdigit() for name in nodes) and "nvidiactl" in nodes:
+        return Finding(status="ok", message=f"{', '.join(nodes[:6])}", evidence="/dev")
+    if not host.modules.nvidia_version and not host.driver_version:
+        return advice.not_here("no module is loaded, so there are no nodes")
+    if host.driver_version and host.gpus:
+        return Finding(status="ok", message="the driver reaches its GPUs", evidence="NVML")
+    return Finding(
+        status="fail",
+        message="this container was started without the GPU"
+        if host.container
+        else "the GPU's device nodes are missing",
+        evidence=f"module {host.modules.nvidia_version} is loaded; /dev has "
+        f"{', '.join(nodes) or 'no node of it'}",
+        hint=advice.steps(
+            host,
+            "sudo nvidia-modprobe -c 0 -u && ls -l /dev/nvidia*",
+            container=(
+                "start it again with: docker run --gpus all ...   (Podman: --device nvidia.com/gpu=all)",
+                "do not install a driver in the image: it comes from the host",
+            ),
+        ),
+    )
