@@ -70,11 +70,13 @@ def save(noun: object, path: Path) -> None:
     files.write_atomic(path, codec.dumps(noun))
 
 
-def doctor(host: Host) -> "Sequence[Finding]":
-    """One finding a check, in order of dependency."""
-    from model_optimizer.doctor import examine
+def doctor(host: Host, target: str | None = None) -> "Sequence[Finding]":
+    """One finding a check, layer by layer. `target` is what shall run here: an image, a package with its
+    version, or the path of a Dockerfile (UsageError when it is none of them)."""
+    from model_optimizer.doctor import examine, read_target
 
-    return examine(host, plugins.load_all("model_optimizer.doctor.checks"))
+    aim = None if target is None else read_target(target)
+    return examine(host, plugins.load_all("model_optimizer.doctor.checks"), aim)
 
 
 def read_model(reference: str) -> "ReadModel":

@@ -1,10 +1,14 @@
-"""`mopt doctor`: is this machine ready, layer by layer."""
+"""`mopt doctor`: is this machine ready, layer by layer, and for what."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from model_optimizer.cli import options
+
+if TYPE_CHECKING:
+    from model_optimizer.core import Host
 
 GROUP = "understand"
 
@@ -12,27 +16,61 @@ GROUP = "understand"
 @click.command(short_help="Is this machine ready, layer by layer?")
 @options.host_file
 @click.option(
+    "--for",
+    "target",
+    metavar="THING",
+    help="Check before pulling: an image, a package (vllm==0.33.0) or a ./Dockerfile.",
+)
+@click.option(
     "--save",
     type=click.Path(path_type=Path, dir_okay=False),
-    help="Write what was read of this machine to a file, to replay or attach it elsewhere.",
+    help="Write what was read of this machine to a file, without names, serial numbers and addresses.",
 )
+@click.option("--all", "everything", is_flag=True, help="List every check instead of a line a layer.")
+@click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
 @options.as_json
-def COMMAND(host_file: Path | None, save: Path | None, as_json: bool) -> None:
+def COMMAND(
+    host_file: Path | None,
+    target: str | None,
+    save: Path | None,
+    everything: bool,
+    strict: bool,
+    as_json: bool,
+) -> None:
     """Check this machine, or one that was saved, from the processor to the serving engine.
 
     Nothing is changed and no root is needed. Exits with 1 when a check fails.
     """
     from model_optimizer import api
-    from model_optimizer.cli.render_doctor import findings_json, findings_text
+    from model_optimizer.cli import render_doctor
     from model_optimizer.core import codec
 
-    host = api.load_host(host_file) if host_file else api.probe()
     if save:
-        api.save(host, save)
-        click.echo(f"saved to {save}", err=True)
-    findings = api.doctor(host)
+        _require_folder(save)
+    host = api.load_host(host_file) if host_file else api.probe()
+    findings = api.doctor(host, target)
+    if save:
+        _save(host, save)
     if as_json:
-        click.echo(findings_json(findings, codec.to_builtins(host)), nl=False)
+        click.echo(render_doctor.findings_json(findings, codec.to_builtins(host)), nl=False)
     else:
-        click.echo(findings_text(findings), nl=False)
-    raise click.exceptions.Exit(int(any(f.status == "fail" for f in findings)))
+        click.echo(render_doctor.report(host, findings, everything=everything), nl=False)
+    bad = ("fail", "warn") if strict else ("fail",)
+    raise click.exceptions.Exit(int(any(f.status in bad for f in findings)))
+
+
+def _require_folder(path: Path) -> None:
+    from model_optimizer.core import UsageError
+
+    if not path.absolute().parent.is_dir():
+        raise UsageError(
+            f"there is no folder `{path.parent}` to save in", hint=("make it first, or name another file",)
+        )
+
+
+def _save(host: "Host", path: Path) -> None:
+    from model_optimizer import api
+    from model_optimizer.system.probe import anonymous
+
+    api.save(anonymous(host), path)
+    click.echo(f"saved to {path}, without names, serial numbers and addresses", err=True)
