@@ -1,4 +1,4 @@
-"""The screens of `mopt doctor`: layers in order, then the first broken thing with its evidence and its fix."""
+"""The screens of `mopt doctor`: layers in order, then the first broken thing with evidence and fix."""
 
 import json
 import textwrap
@@ -10,6 +10,12 @@ from model_optimizer.core import Finding, Host, units
 MARK = {"ok": "ok  ", "warn": "warn", "fail": "FAIL", "unknown": "?   ", "skipped": "-   "}
 _WORST = ("fail", "warn", "ok", "unknown", "skipped")
 _WIDTH = 100
+# What a layer's line begins with when all is well; the others follow as far as there is room.
+_TELLING = (
+    "memory_enough", "disk_enough", "cpu_vectors", "module_loaded", "gpu_visible", "driver_branch",
+    "gpu_formats", "power_limit", "pcie_link", "runtime_fits_driver", "visible_devices", "container_toolkit",
+    "runtime_registered", "target_driver", "target_gpu",
+)  # fmt: skip
 
 
 def report(host: Host, findings: Sequence[Finding], *, everything: bool = False) -> str:
@@ -28,9 +34,8 @@ def report(host: Host, findings: Sequence[Finding], *, everything: bool = False)
 def heading(host: Host) -> str:
     """Which machine this is, in one line."""
     gpus = [gpu.name for gpu in host.gpus or ()]
-    size = (
-        f" ({units.show_bytes(host.gpus[0].memory_bytes)})" if host.gpus and host.gpus[0].memory_bytes else ""
-    )
+    memory = host.gpus[0].memory_bytes if host.gpus else None
+    size = f" ({units.show_bytes(memory)})" if memory else ""
     parts = [
         host.distribution or host.os or "unknown system",
         f"kernel {host.kernel}" if host.kernel and host.os != "Windows" else "",
@@ -56,13 +61,18 @@ def _layer(name: str, here: Sequence[Finding], width: int) -> str:
         more = sum(f.status == status for f in here) - 1
         text += f" (and {more} more)" if more else ""
     elif status == "ok":
-        text = "; ".join(f.message for f in here if f.status == "ok")
+        good = sorted((f for f in here if f.status == "ok"), key=_telling)
+        text = "; ".join(f.message for f in good)
     elif waiting:
         text = f"waits for {waiting[0].waits_for}"
     else:
         text = next(f.message for f in here if f.status == status)
     start = f"{MARK[status]}  {name:<{width}}  "
     return start + textwrap.shorten(text, _WIDTH - len(start), placeholder=" ...")
+
+
+def _telling(finding: Finding) -> int:
+    return _TELLING.index(finding.check) if finding.check in _TELLING else len(_TELLING)
 
 
 def first_broken(findings: Sequence[Finding]) -> str:
@@ -84,9 +94,8 @@ def _detail(finding: Finding, label: str) -> str:
     for name, values in rows:
         for index, value in enumerate(value for value in values if value):
             wrapped = _wrap(value) if name != "do" else [value]
-            lines += [
-                f"  {name if index == 0 and i == 0 else '':<6}  {line}" for i, line in enumerate(wrapped)
-            ]
+            first = name if index == 0 else ""
+            lines += [f"  {'' if i else first:<6}  {line}" for i, line in enumerate(wrapped)]
     return "\n".join(lines)
 
 

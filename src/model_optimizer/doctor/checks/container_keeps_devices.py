@@ -19,8 +19,8 @@ SOURCE = (
 def check(host: Host) -> Finding:
     if host.container is None or host.nvml is None:
         return advice.unknown("whether this is a container with a GPU")
-    if not host.container:
-        return advice.not_here("not a container")
+    if not host.container or not (host.modules.device_nodes or host.gpus):
+        return advice.not_here("no container with a GPU")
     if host.nvml == "unknown error" and host.modules.device_nodes:
         return Finding(
             status="fail",
