@@ -2,6 +2,7 @@
 
 import asyncio
 import ssl
+from contextlib import suppress
 from time import perf_counter_ns
 
 from .connection import Connection, reason
@@ -81,3 +82,12 @@ class Pool:
             loop, where = asyncio.get_running_loop(), self._where
             await loop.create_connection(lambda: connection, where.host, where.port, ssl=self._tls)
         return connection
+
+
+def allow_many_sockets() -> None:
+    """Raise this process's soft limit of open files to the hard one: each request in flight is one."""
+    with suppress(ImportError, ValueError, OSError):
+        import resource
+
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -2,27 +2,36 @@
 
 import asyncio
 import math
+import os
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from model_optimizer.core import LoadPoint, Measurement, MoptError, Progress, Slo, UsageError, Workload
+from model_optimizer.core.measurement import Capacity
 
-from . import answers
+from . import answers, crew, search
 from .exchange import Exchange, Outcome
 from .health import worst
-from .load import Driver, Level
+from .intervals import half_width
+from .level import Driven, Level
+from .levels import closed, levels, opened
+from .load import Driver
 from .options import BenchOptions
-from .pool import Pool
+from .overload import Overload
+from .pool import Pool, allow_many_sockets
 from .request import Prepared
 from .sampler import Reader, Sampler
-from .scout import Found, Scout
+from .scout import Found, Scout, trace_of
 from .summary import DEFINITIONS, Judged, load_point
 from .target import GENERATES, Target, address, api_key
 
-_WARMUP_S = 2.0
-_OPEN_LOOP_S = 30.0
+_LEAST_RUNS = 3
+_AT_EASE = 0.6  # of the ceiling: as much as one process is given when their number is free
+_MOST_PROCESSES = 16
+
+Observe = Callable[[Driven], None]
+"""Is handed each level as it was driven, before its numbers are computed."""
 
 
 def measure(
@@ -35,6 +44,7 @@ def measure(
     energy: Reader | None = None,
     seed: int = 0,
     options: BenchOptions | None = None,
+    observe: Observe | None = None,
 ) -> Measurement:
     """Load a server and say how it did, one point a level.
 
@@ -46,11 +56,17 @@ def measure(
     marked `interrupted`.
     """
     options = options or BenchOptions()
-    plan = levels(workload, options, seed)
+    if options.trace is not None:
+        trace = trace_of(options, workload)
+        workload = replace(workload, arrivals="trace", qps=None, concurrency=None)
+        workload = replace(workload, trace=trace.name if trace else None)
+    plan = levels(workload, options, seed, trace_of(options, workload))
+    if options.search is not None and len(plan) > 1:
+        raise UsageError("a search starts from one level", hint=("name one --concurrency or one --qps",))
     job = _Job(target=target, workload=workload, slo=slo, options=options, seed=seed)
-    _allow_many_sockets()
+    allow_many_sockets()
     with asyncio.Runner() as runner:
-        return runner.run(_measure(job, plan, progress, (sample_memory, energy)))
+        return runner.run(_measure(job, plan, progress, (sample_memory, energy), observe))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,46 +79,209 @@ class _Job:
 
 
 async def _measure(
-    job: _Job, plan: Sequence[Level], progress: Progress, readers: tuple[Reader | None, Reader | None]
+    job: _Job,
+    plan: Sequence[Level],
+    progress: Progress,
+    readers: tuple[Reader | None, Reader | None],
+    observe: Observe | None,
 ) -> Measurement:
     where, key = address(job.target.url), api_key(job.target)
     pool = Pool(where, limit=job.options.answer_limit_bytes, connect_timeout_s=job.options.connect_timeout_s)
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    points: list[LoadPoint] = []
+    capacity: Capacity | None = None
     try:
         progress(f"asking {where.origin}", None)
         found = await Scout(pool, where, key, job.options, job.seed).look(job.target, job.workload)
-        for number, level in enumerate(plan):
-
-            def make(index: int, number: int = number) -> Prepared:
-                return found.writer.make(found.manner, number, index)
-
-            def read(exchange: Exchange) -> Outcome:
-                return answers.read(exchange, found.manner.api, secret=key)
-
-            text = f"measuring {level.title}"
-            progress(f"preparing {level.title}", None)
-            with Sampler(*readers) as sampler:
-                driver = Driver(level, pool, make=make, read=read, progress=_share_of(progress, text))
-                driven = await driver.run()
-            judged = Judged(
-                slo=job.slo,
-                generates=found.manner.api in GENERATES,
-                sampled=sampler.sampled(),
-                ceiling_requests_per_s=job.options.ceiling_requests_per_s,
-            )
-            points.append(load_point(driven, judged))
-            if driven.interrupted:
-                break
+        course = _Course(job, found, pool, progress, readers, observe)
+        if job.options.search is None:
+            for level in plan:
+                if (await course.point(level)).interrupted:
+                    break
+        elif job.options.search == "sweep":
+            await course.sweep(plan[0])
+        else:
+            capacity = await course.find_max(plan[0])
     finally:
         pool.close()
         await asyncio.sleep(0)  # let the transports close
-    _require_one(points, where.origin)
-    return _measurement(job, points, found, started, where.origin)
+    _require_one(course.points, where.origin)
+    measured = _measurement(job, course.points, found, started, where.origin)
+    swept = job.options.search == "sweep" or len(course.points) > 2
+    return replace(measured, capacity=capacity, pareto=search.pareto(course.points) if swept else ())
 
 
-def _share_of(progress: Progress, text: str) -> Callable[[float], None]:
-    return lambda share: progress(text, share)
+class _Course:
+    """The levels of one measurement, as they are driven and judged."""
+
+    def __init__(
+        self,
+        job: _Job,
+        found: Found,
+        pool: Pool,
+        progress: Progress,
+        readers: tuple[Reader | None, Reader | None],
+        observe: Observe | None,
+    ) -> None:
+        self.points: list[LoadPoint] = []
+        self._job = job
+        self._found = found
+        self._pool = pool
+        self._progress = progress
+        self._readers = readers
+        self._observe = observe
+        self._number = -1
+
+    async def point(self, level: Level) -> LoadPoint:
+        """Drive a level, as often as its intervals ask for."""
+        until, runs, singles = self._job.options.until, list[Driven](), list[LoadPoint]()
+        most = 1 if until is None else max(_LEAST_RUNS, self._job.options.most_repeats)
+        widths: dict[str, float | None] = {}
+        with Sampler(*self._readers) as sampler:
+            while len(runs) < most:
+                text = f", run {len(runs) + 1}" if until is not None else ""
+                runs.append(await self._drive(replace(level, seed=level.seed + len(runs)), text))
+                if runs[-1].interrupted or runs[-1].aborted or until is None:
+                    break
+                singles.append(load_point(runs[-1], self._judged(Sampler(None, None))))
+                widths = _widths(singles)
+                if len(runs) >= _LEAST_RUNS and _narrow(widths, until):
+                    break
+        point = load_point(runs, self._judged(sampler))
+        if until is not None:
+            point = replace(point, half_widths=widths, resolved=_narrow(widths, until))
+        self.points.append(point)
+        return point
+
+    async def sweep(self, first: Level) -> None:
+        """Double the level until that gains nothing."""
+        level, is_open = first.qps or first.concurrency or 1, first.arrivals != "closed"
+        limit = self._job.options.search_limit or (math.inf if is_open else 1024)
+        while level <= limit:
+            point = await self.point(self._level(level, is_open=is_open))
+            if point.interrupted or not search.worth_more(self.points):
+                return
+            level *= 2
+
+    async def find_max(self, first: Level) -> Capacity:
+        """Look for the highest level that meets the SLO; every level that was tried becomes a point."""
+        is_open, slo, options = first.arrivals != "closed", self._job.slo, self._job.options
+        if all(limit is None for limit in (slo.ttft_ms, slo.tpot_ms, slo.e2e_ms)):
+            raise UsageError(
+                "a search for the most needs a limit", hint=("add --ttft-ms, --tpot-ms or --e2e-ms",)
+            )
+
+        async def probe(level: float) -> search.Probe:
+            asked = self._level(level, is_open=is_open)
+            planned = asked.requests or 0
+            asked = replace(asked, overload=Overload(slo=slo, planned=planned) if planned else None)
+            point = await self.point(replace(asked, seed=asked.seed + len(self.points)))
+            ended = point.completed + point.failed
+            return search.Probe(
+                met=point.met or 0,
+                total=max(planned, ended) if point.aborted else ended,
+                kept_up=not (is_open and point.steady is False and (point.drift or 0.0) > 0),
+                aborted=bool(point.aborted),
+                interrupted=point.interrupted,
+            )
+
+        quest = search.Quest(
+            share=slo.percentile / 100,
+            first=first.qps or first.concurrency or 1,
+            whole=not is_open,
+            limit=options.search_limit or (math.inf if is_open else 4096),
+            resolution=options.resolution,
+        )
+        return await search.find_max(quest, probe)
+
+    def _level(self, level: float, *, is_open: bool) -> Level:
+        work, options = self._job.workload, self._job.options
+        if options.search == "max" and work.requests is None and options.duration_s is None:
+            work = replace(
+                work, requests=search.requests_needed(self._job.slo.percentile / 100, level, is_open=is_open)
+            )
+        if is_open:
+            return opened(work, options, self._job.seed, level)
+        return closed(work, options, self._job.seed, round(level))
+
+    async def _drive(self, level: Level, text: str) -> Driven:
+        self._number += 1
+        number, found, job = self._number, self._found, self._job
+        title = f"measuring {level.title}{text}"
+        self._progress(f"preparing {level.title}{text}", None)
+        key = api_key(job.target)
+
+        def make(index: int) -> Prepared:
+            return found.writer.make(found.manner, number, index)
+
+        def read(exchange: Exchange) -> Outcome:
+            return answers.read(exchange, found.manner.api, secret=key)
+
+        def follow(exchange: Exchange) -> Prepared | None:
+            said = answers.text_of(exchange)
+            return None if said is None else found.writer.follow(found.manner, exchange.prepared, said)
+
+        def share(done: float) -> None:
+            self._progress(title, done)
+
+        level = replace(level, think_time_s=job.workload.think_time_s)
+        processes = _processes(level, job.options)
+        if processes > 1:
+            told = crew.Job(
+                target=job.target,
+                workload=job.workload,
+                options=job.options,
+                seed=job.seed,
+                manner=found.manner,
+                source=found.source,
+                number=number,
+                level=level,
+            )
+            driven = await crew.drive(told, processes, share)
+        else:
+            turns = follow if job.workload.turns else None
+            driven = await Driver(level, self._pool, make=make, read=read, progress=share, follow=turns).run()
+        if self._observe is not None:
+            self._observe(driven)
+        return driven
+
+    def _judged(self, sampler: Sampler) -> Judged:
+        return Judged(
+            slo=self._job.slo,
+            generates=self._found.manner.api in GENERATES,
+            sampled=sampler.sampled(),
+            ceiling_requests_per_s=self._job.options.ceiling_requests_per_s,
+        )
+
+
+def _processes(level: Level, options: BenchOptions) -> int:
+    """As many as asked for, else as many as the calibrated ceiling says an open loop needs."""
+    if options.processes is not None:
+        return options.processes
+    ceiling, rate = options.ceiling_requests_per_s, level.qps
+    if not ceiling or rate is None or math.isinf(rate):
+        return 1
+    top = max(rate, level.ramp.to_qps if level.ramp else 0.0)
+    return max(1, min(math.ceil(top / (_AT_EASE * ceiling)), os.cpu_count() or 1, _MOST_PROCESSES))
+
+
+def _widths(singles: Sequence[LoadPoint]) -> dict[str, float | None]:
+    """Half the interval of each mean over runs, as a share of the mean."""
+    found: dict[str, list[float | None]] = {
+        "requests_per_s": [p.requests_per_s for p in singles],
+        "output_tokens_per_s": [p.output_tokens_per_s for p in singles],
+        "ttft_ms": [p.ttft_ms.p50 for p in singles],
+        "tpot_ms": [p.tpot_ms.p50 for p in singles],
+        "e2e_ms": [p.e2e_ms.p50 for p in singles],
+    }
+    return {
+        name: half_width([v for v in values if v is not None])
+        for name, values in found.items()
+        if any(v is not None for v in values)
+    }
+
+
+def _narrow(widths: dict[str, float | None], until: float) -> bool:
+    return bool(widths) and all(width is not None and width <= until for width in widths.values())
 
 
 def _measurement(job: _Job, points: Sequence[LoadPoint], found: Found, started: str, url: str) -> Measurement:
@@ -135,69 +314,3 @@ def _require_one(points: Sequence[LoadPoint], origin: str) -> None:
             causes.append(f"{point.target}: {count} x {kind}, for example: {point.error_examples.get(kind)}")
         causes += point.notes
     raise MoptError(f"no request to {origin} completed", cause=tuple(causes), reference="nothing-completed")
-
-
-def levels(workload: Workload, options: BenchOptions, seed: int) -> tuple[Level, ...]:
-    """What a workload and its options ask for, level by level. Raises UsageError."""
-    is_open = workload.arrivals != "closed"
-    own = workload.qps if is_open else workload.concurrency
-    values = options.levels or ((own,) if own is not None else ())
-    if workload.arrivals == "burst" or values == (math.inf,):
-        return (_burst(workload, options, seed),)
-    if not values:
-        wanted = "a rate (--qps)" if is_open else "a concurrency (--concurrency)"
-        raise UsageError(f"the load needs {wanted}")
-    if any(not value > 0 or math.isinf(value) for value in values):
-        raise UsageError("a level of load must be a number above zero")
-    if is_open:
-        return tuple(_open(workload, options, seed, qps) for qps in values)
-    return tuple(_closed(workload, options, seed, int(concurrency)) for concurrency in values)
-
-
-def _closed(workload: Workload, options: BenchOptions, seed: int, concurrency: int) -> Level:
-    requests = workload.requests or (None if options.duration_s else max(32, 8 * concurrency))
-    level = Level(title=f"concurrency {concurrency}", arrivals="closed", concurrency=concurrency)
-    warmup = concurrency if options.warmup is None else options.warmup
-    return _complete(level, options, seed, requests, warmup)
-
-
-def _open(workload: Workload, options: BenchOptions, seed: int, qps: float) -> Level:
-    requests = workload.requests or (None if options.duration_s else math.ceil(_OPEN_LOOP_S * qps))
-    count = requests if requests is not None else math.ceil(qps * (options.duration_s or 0))
-    shape = f" {workload.burstiness:g}" if workload.arrivals == "gamma" else ""
-    level = Level(
-        title=f"{qps:g} requests/s {workload.arrivals}{shape}",
-        arrivals=workload.arrivals,
-        qps=qps,
-        burstiness=workload.burstiness,
-    )
-    warmup = max(1, min(round(_WARMUP_S * qps), count // 4)) if options.warmup is None else options.warmup
-    return _complete(level, options, seed, requests, warmup)
-
-
-def _burst(workload: Workload, options: BenchOptions, seed: int) -> Level:
-    if workload.requests is None:
-        raise UsageError("a burst needs a number of requests", hint=("add --requests N",))
-    level = Level(title=f"burst of {workload.requests} requests", arrivals="burst", qps=math.inf)
-    return _complete(level, replace(options, duration_s=None), seed, workload.requests, 0)
-
-
-def _complete(level: Level, options: BenchOptions, seed: int, requests: int | None, warmup: int) -> Level:
-    return replace(
-        level,
-        requests=requests,
-        duration_s=options.duration_s,
-        warmup=warmup,
-        seed=seed,
-        timeout_s=options.timeout_s,
-        keep_bytes=options.keep_bytes,
-    )
-
-
-def _allow_many_sockets() -> None:
-    """Raise this process's soft limit of open files to the hard one: each request in flight is one."""
-    with suppress(ImportError, ValueError, OSError):
-        import resource
-
-        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

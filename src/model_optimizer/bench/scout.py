@@ -6,6 +6,8 @@ These requests are few, one after the other, and counted nowhere.
 import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from time import perf_counter_ns
 
@@ -19,7 +21,8 @@ from .options import BenchOptions
 from .pool import Pool
 from .prompts import Prompts, Text, TokenIds, recorded, write_exactly, write_words
 from .request import Manner, Prepared, Writer, get
-from .target import GENERATES, PATHS, Address, Api, Target, api_of
+from .target import GENERATES, PATHS, Address, Api, Target, address, api_key, api_of
+from .trace import Trace, load
 from .vocabulary import encoder, likely_ids, ordinary_ids, tokenizer_file
 from .wire import WireError, read_answer
 
@@ -39,10 +42,12 @@ _CANDIDATES: dict[str, tuple[Api, ...]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """How to ask this server, and what a reader of the numbers should know about it."""
+    """How to ask this server, and what a reader of the numbers should know about it. `source` is which way
+    to make prompts was found to work."""
 
     manner: Manner
     writer: Writer
+    source: int
     notes: tuple[str, ...]
 
 
@@ -59,10 +64,10 @@ class Scout:
     async def look(self, target: Target, workload: Workload) -> Found:
         """Raises HostError when the server cannot be reached, MoptError when it answers nothing useful,
         UsageError when something has to be named."""
-        model = await self._model(target.model)
+        model = await self._model(target.model or next(iter(workload.models), None))
         tried: list[str] = []
         for api in _apis(target, workload):
-            for prompts in _sources(target, api, workload, self._options, self._seed):
+            for source, prompts in enumerate(_sources(target, api, workload, self._options, self._seed)):
                 manner = Manner(
                     api=api,
                     model=model,
@@ -70,12 +75,12 @@ class Scout:
                     ignore_eos=self._options.ignore_eos,
                     temperature=self._options.temperature,
                 )
-                writer = Writer(target, self._where, self._key, workload, prompts, self._seed)
+                writer = _writer(target, workload, self._options, self._seed, prompts)
                 agreed, exchange, outcome = await self._agree(writer, manner)
                 if outcome.error in (None, "http_5xx", "truncated_stream"):
                     agreed = await self._calibrated(writer, agreed, outcome)
                     notes = _notes(manner, agreed, outcome, prompts)
-                    return Found(manner=agreed, writer=writer, notes=tuple(notes))
+                    return Found(manner=agreed, writer=writer, source=source, notes=tuple(notes))
                 self._refused(exchange, outcome)
                 tried.append(f"{target.path or PATHS[api]} with {prompts.kind}: {outcome.detail}")
                 if outcome.error != "http_4xx":
@@ -169,8 +174,39 @@ class Scout:
             )
 
 
+def writer_of(
+    target: Target, workload: Workload, options: BenchOptions, seed: int, api: Api, source: int
+) -> Writer:
+    """The writer that was found to work, made again in another process."""
+    prompts = next(islice(_sources(target, api, workload, options, seed), source, None))
+    return _writer(target, workload, options, seed, prompts)
+
+
+def _writer(target: Target, workload: Workload, options: BenchOptions, seed: int, prompts: Prompts) -> Writer:
+    trace = trace_of(options, workload)
+    return Writer(target, address(target.url), api_key(target), workload, prompts, seed, trace)
+
+
+def trace_of(options: BenchOptions, workload: Workload) -> Trace | None:
+    """The trace that is replayed, at most as many requests of it as are wanted. Raises UsageError."""
+    if options.trace is None:
+        return None
+    return _loaded(options.trace, options.speed, workload.requests)
+
+
+@lru_cache(maxsize=1)
+def _loaded(path: str, speed: float, limit: int | None) -> Trace:
+    return load(Path(path), speed=speed, limit=limit)
+
+
 def _apis(target: Target, workload: Workload) -> tuple[Api, ...]:
     named = target.api or api_of(target.url)
+    if workload.turns is not None and named not in (None, "chat", "completions"):
+        raise UsageError(f"a session of several turns cannot be held with /{named}")
+    if workload.images and named not in (None, "chat"):
+        raise UsageError(f"/{named} takes no images", hint=("use --api chat",))
+    if named is None and (workload.turns is not None or workload.images):
+        return ("chat",) if workload.images else ("chat", "completions")
     return (named,) if named else _CANDIDATES[workload.task]
 
 
@@ -183,7 +219,7 @@ def _sources(
         return
     file = tokenizer_file(target.tokenizer) if target.tokenizer else None
     ids = ordinary_ids(file) if file else likely_ids(target.vocab_size) if target.vocab_size else None
-    if ids and api in ("completions", "embeddings"):
+    if ids and api in ("completions", "embeddings") and workload.turns is None:
         yield TokenIds(api=api, ids=ids, seed=seed, shared_prefix=workload.shared_prefix)
     coder = encoder(file) if file else None
     if ids is not None and coder is not None:

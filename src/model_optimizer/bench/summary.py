@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from model_optimizer.core import LoadPoint, Percentiles, Slo
+from model_optimizer.core.measurement import Part
 
 from .exchange import Outcome
-from .health import health
+from .health import health, worst
 from .latency import e2e_ms, gaps_ms, meets, tpot_ms, ttft_ms
 from .level import Driven
 from .percentiles import percentiles
@@ -29,7 +30,8 @@ DEFINITIONS: Mapping[str, str] = {
     "mean": "over completed requests",
     "rates": "what finished in the window / window_s",
     "goodput": "requests finished in the window that met every limit of the SLO / window_s",
-    "window": "leaves out warm-up and drain where the run is long enough; each point says which it was",
+    "window": "leaves out warm-up and drain where the run is long enough, and at the beginning, by the "
+    "marginal standard error rule, requests whose latency plainly differs; each point says which it was",
     "vllm_bench": "the same requests under the definitions of `vllm bench serve`: from sent, first event of "
     "a stream whether it holds text or not, interpolated percentiles of completed requests, rates from "
     "first request to last answer",
@@ -47,56 +49,97 @@ class Judged:
     notes: tuple[str, ...] = ()
 
 
-def load_point(driven: Driven, judged: Judged) -> LoadPoint:
-    """Everything that one level says."""
-    span = window(driven)
-    began = [o for o in driven.outcomes if o.measured]
+def load_point(driven: Driven | Sequence[Driven], judged: Judged) -> LoadPoint:
+    """Everything that one level says; several runs of it count together."""
+    runs = [driven] if isinstance(driven, Driven) else list(driven)
+    last, generates = runs[-1], judged.generates
+    spans = [window(run) for run in runs]
+    pairs = list(zip(runs, spans, strict=True))
+    seconds = sum(span.seconds for span in spans)
+    began = [o for run, span in pairs for o in run.outcomes if span.counts(o)]
     done = [o for o in began if o.completed]
     failed = len(began) - len(done)
-    ended = [o for o in finished_inside(driven.outcomes, span) if o.completed]
-    is_open = driven.level.arrivals != "closed"
-    scheduled, sent = (_latencies(done, failed, judged.generates, s) for s in (True, False))
+    ended = [o for run, span in pairs for o in finished_inside(run.outcomes, span) if o.completed]
+    is_open = last.level.arrivals != "closed"
+    scheduled, sent = (_latencies(done, failed, generates, s) for s in (True, False))
     headline = scheduled if is_open else sent
-    met = sum(meets(o, judged.slo, scheduled=is_open) for o in ended)
-    client = health(driven, headline, _rate(len(ended), span), judged.ceiling_requests_per_s)
+    good = sum(meets(o, judged.slo, scheduled=is_open) for o in ended)
+    met = sum(meets(o, judged.slo, scheduled=is_open) for o in began)
+    steadiness = spans[-1].steadiness
     return LoadPoint(
-        target=driven.level.title,
-        concurrency=driven.level.concurrency,
-        qps=driven.level.qps if driven.level.qps != math.inf else None,
+        target=last.level.title,
+        concurrency=last.level.concurrency,
+        qps=last.level.qps if last.level.qps != math.inf else None,
         completed=len(done),
         failed=failed,
         errors=dict(Counter(o.error for o in began if o.error)),
         error_examples={o.error: o.detail or "" for o in reversed(began) if o.error},
-        window_s=span.seconds,
-        window=span.rule,
-        requests_per_s=_rate(len(ended), span),
-        input_tokens_per_s=_input_rate(ended, span),
-        output_tokens_per_s=_output_rate(driven.outcomes, span) if judged.generates else None,
-        goodput_requests_per_s=_rate(met, span),
-        attainment=_attainment(began, judged.slo, scheduled=is_open),
+        window_s=seconds,
+        window=spans[-1].rule if len(runs) == 1 else f"{len(runs)} runs, the last {spans[-1].rule}",
+        requests_per_s=_rate(len(ended), seconds),
+        input_tokens_per_s=_input_rate(ended, seconds),
+        output_tokens_per_s=_output_rate(pairs, seconds) if generates else None,
+        goodput_requests_per_s=_rate(good, seconds),
+        attainment=met / len(began) if began else None,
+        met=met,
         start="scheduled" if is_open else "sent",
         ttft_ms=headline.ttft,
-        tpot_ms=_tpot(done, failed, judged.generates),
-        itl_ms=_itl(done, judged.generates),
+        tpot_ms=_tpot(done, failed, generates),
+        itl_ms=_itl(done, generates),
         e2e_ms=headline.e2e,
         ttft_from_scheduled_ms=scheduled.ttft,
         ttft_from_sent_ms=sent.ttft,
         e2e_from_scheduled_ms=scheduled.e2e,
         e2e_from_sent_ms=sent.e2e,
-        tokens_counted_by=_counted_by(done, judged.generates),
+        tokens_counted_by=_counted_by(done, generates),
         prompt_tokens_mean=_mean([o.prompt_tokens for o in done]),
         prompt_tokens_drift=_drift(done),
-        output_tokens_mean=_mean([o.tokens for o in done]) if judged.generates else None,
+        output_tokens_mean=_mean([o.tokens for o in done]) if generates else None,
         tokens_per_chunk=_tokens_per_chunk(done),
-        energy_j=judged.sampled.energy_j(span.begin_ns, span.end_ns),
+        energy_j=_energy(judged.sampled, spans),
         energy_source=judged.sampled.energy_source,
-        memory_bytes=judged.sampled.peak_bytes(span.begin_ns, span.end_ns),
+        memory_bytes=judged.sampled.peak_bytes(spans[0].begin_ns, spans[-1].end_ns),
         memory_source=judged.sampled.memory_source,
-        client=client,
-        vllm_bench=vllm_bench(driven.outcomes, judged.slo, generates=judged.generates),
-        notes=(*judged.notes, *_notes(driven, done)),
-        interrupted=driven.interrupted,
+        client=worst(
+            tuple(
+                health(run, headline, _finished_rate(run, span), judged.ceiling_requests_per_s)
+                for run, span in pairs
+            )
+        ),
+        vllm_bench=vllm_bench(last.outcomes, judged.slo, generates=generates),
+        notes=(*judged.notes, *_notes(last, done)),
+        interrupted=any(run.interrupted for run in runs),
+        aborted=any(run.aborted for run in runs),
+        steady=steadiness.steady,
+        steady_because=steadiness.because,
+        drift=steadiness.drift,
+        parts=_parts(began, generates, is_open=is_open),
+        runs=len(runs),
     )
+
+
+def _finished_rate(run: Driven, span: Window) -> float | None:
+    return _rate(sum(o.completed for o in finished_inside(run.outcomes, span)), span.seconds)
+
+
+def _energy(sampled: Sampled, spans: Sequence[Window]) -> float | None:
+    each = [sampled.energy_j(span.begin_ns, span.end_ns) for span in spans]
+    known = [joules for joules in each if joules is not None]
+    return sum(known) if len(known) == len(each) else None
+
+
+def _parts(began: Sequence[Outcome], generates: bool, *, is_open: bool) -> tuple[Part, ...]:
+    """The models of a mix, one by one."""
+    parts: list[Part] = []
+    for name in sorted({o.label for o in began if o.label is not None}):
+        own = [o for o in began if o.label == name]
+        done = [o for o in own if o.completed]
+        times = _latencies(done, len(own) - len(done), generates, is_open)
+        failed = len(own) - len(done)
+        parts.append(
+            Part(name=name, completed=len(done), failed=failed, ttft_ms=times.ttft, e2e_ms=times.e2e)
+        )
+    return tuple(parts)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,31 +179,28 @@ def _itl(done: Sequence[Outcome], generates: bool) -> Percentiles:
     return percentiles([gap for o in done for gap in gaps_ms(o)], independent=False)
 
 
-def _attainment(began: Sequence[Outcome], slo: Slo, *, scheduled: bool) -> float | None:
-    return sum(meets(o, slo, scheduled=scheduled) for o in began) / len(began) if began else None
+def _rate(count: float, seconds: float) -> float | None:
+    return count / seconds if seconds > 0 else None
 
 
-def _rate(count: float, span: Window) -> float | None:
-    return count / span.seconds if span.seconds > 0 else None
-
-
-def _input_rate(ended: Sequence[Outcome], span: Window) -> float | None:
+def _input_rate(ended: Sequence[Outcome], seconds: float) -> float | None:
     if not ended or any(o.prompt_tokens is None for o in ended):
         return None
-    return _rate(sum(o.prompt_tokens or 0 for o in ended), span)
+    return _rate(sum(o.prompt_tokens or 0 for o in ended), seconds)
 
 
-def _output_rate(outcomes: Sequence[Outcome], span: Window) -> float | None:
+def _output_rate(pairs: Sequence[tuple[Driven, Window]], seconds: float) -> float | None:
     """Tokens received in the window; the tokens of a stream are spread evenly over its events."""
     total = 0.0
-    for outcome in outcomes:
-        if not outcome.completed or (span.whole and not outcome.measured):
-            continue
-        if outcome.tokens is None:
-            return None
-        times = outcome.token_ns or (outcome.finished_ns,)
-        total += outcome.tokens * sum(map(span.holds, times)) / len(times)
-    return _rate(total, span)
+    for run, span in pairs:
+        for outcome in run.outcomes:
+            if not outcome.completed or (span.whole and not outcome.measured):
+                continue
+            if outcome.tokens is None:
+                return None
+            times = outcome.token_ns or (outcome.finished_ns,)
+            total += outcome.tokens * sum(map(span.holds, times)) / len(times)
+    return _rate(total, seconds)
 
 
 def _mean(values: Sequence[int | None]) -> float | None:

@@ -24,7 +24,8 @@ class Percentiles:
 class ClientHealth:
     """Could the client keep up? Lag and slip are in milliseconds, CPU a share of one core.
 
-    `ceiling_requests_per_s` is what one core of this client could send and read at these lengths.
+    `ceiling_requests_per_s` is what this client could send and read at these lengths, with `processes` cores.
+    A run within 20 % of a limit is `marked`, one past it `invalid`: its numbers are the client's own.
     """
 
     cpu_share: float | None = None
@@ -33,6 +34,53 @@ class ClientHealth:
     ceiling_requests_per_s: float | None = None
     healthy: bool | None = None
     because: str | None = None
+    verdict: Literal["valid", "marked", "invalid"] | None = None
+    processes: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """The share of a load that one model (or adapter) of a mix answered."""
+
+    name: str
+    completed: int
+    failed: int
+    ttft_ms: Percentiles = field(default_factory=Percentiles)
+    e2e_ms: Percentiles = field(default_factory=Percentiles)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One level that a search tried. `met` of `total` requests met every limit; `interval` is Wilson's, 95 %.
+
+    `kept_up` is False when the queue grew for as long as load was offered; `aborted` when the level was sure
+    to miss before its end.
+    """
+
+    level: float
+    met: int
+    total: int
+    interval: tuple[float, float]
+    meets: bool
+    kept_up: bool = True
+    aborted: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """The highest level that meets the SLO. `best` is None when none did.
+
+    `resolved` is False when chance, a limit of the search or too few requests leave it open: `because` says
+    which. The true one lies between `best` and `above`, the lowest level that missed.
+    """
+
+    axis: Literal["concurrency", "requests/s"]
+    best: float | None
+    above: float | None
+    resolved: bool
+    because: str
+    share: float
+    trials: tuple[Trial, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +92,11 @@ class LoadPoint:
     `completed`, `failed` are of the requests that began in the window, rates of what finished in it.
     `attainment` is the share of those requests that met every limit. `energy_j` is None where it could
     not be measured; `energy_source` says how it was.
+
+    `steady` is whether latency stayed the same within the window, None where there were too few requests
+    to tell; `drift` is by what share it was higher in the second half. `met` requests met every limit. A
+    level that was run several times has `runs`, the `half_widths` of the 95 % intervals of its means over
+    runs (as shares of the means), and whether they became as narrow as asked (`resolved`).
     """
 
     target: str
@@ -82,6 +135,15 @@ class LoadPoint:
     vllm_bench: Mapping[str, float | int | None] = field(default_factory=dict[str, float | int | None])
     notes: tuple[str, ...] = ()
     interrupted: bool = False
+    steady: bool | None = None
+    steady_because: str | None = None
+    drift: float | None = None
+    met: int | None = None
+    aborted: bool = False
+    parts: tuple[Part, ...] = ()
+    runs: int = 1
+    half_widths: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
+    resolved: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +151,8 @@ class Measurement:
     """`client` is the least healthy of the points' clients, `vllm_bench` that of the last point.
 
     `invalid` says why nothing of it counts (a GPU failed while it ran), None when it does. `made_by` is the
-    tool that measured, None for this one.
+    tool that measured, None for this one. `capacity` is what a search found; `pareto` names the points of a
+    sweep that no other one beats in both throughput and latency.
     """
 
     points: tuple[LoadPoint, ...]
@@ -110,3 +173,5 @@ class Measurement:
     interrupted: bool = False
     invalid: str | None = None
     made_by: str | None = None
+    capacity: Capacity | None = None
+    pareto: tuple[str, ...] = ()

@@ -43,7 +43,9 @@ class Behaviour:
     request that it does not know (400). `usage` "negative" reports nonsense. `endless` streams never end,
     `silent` never answers. `split` writes that many bytes at a time. `token_ids` false refuses prompts
     that are lists of ids. `template_tokens` are added to each chat prompt, and `tokens_per_word` is what
-    it counts for a word.
+    it counts for a word. Of `slots` (0: any number) requests at a time are worked on, others wait their turn.
+    `header_drip_ms` sends the header of an answer byte by byte with so long a pause, `models` are other names
+    that it serves (404 for the rest), `echo` answers with the last word of what it was asked.
     """
 
     ttft_ms: float = 2.0
@@ -77,6 +79,10 @@ class Behaviour:
     token_ids: bool = True
     template_tokens: int = 0
     tokens_per_word: int = 1
+    slots: int = 0
+    header_drip_ms: float = 0.0
+    models: frozenset[str] | None = None
+    echo: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -107,6 +113,7 @@ class FakeServer:
         self._thread = threading.Thread(target=self._run, name="fake-server", daemon=True)
         self._ready = threading.Event()
         self._stop = asyncio.Event()
+        self._slots = asyncio.Semaphore(self.behaviour.slots or 1 << 30)
 
     @property
     def url(self) -> str:
@@ -210,6 +217,13 @@ class FakeServer:
         if does.status != 200 or failing:
             record.status = does.fail_status if failing else does.status
             return await out.error(record.status, "told to fail")
+        if does.models is not None and body.get("model") not in does.models:
+            return await out.error(404, f"The model `{body.get('model')}` does not exist.")
+        async with self._slots:
+            return await self._work(record, api, number, out)
+
+    async def _work(self, record: Record, api: str, number: int, out: "_Out") -> bool:
+        does, body = self.behaviour, record.body
         if api in ("completions", "chat"):
             return await self._generate(record, api, number, out)
         await asyncio.sleep(self._wait(does.ttft_ms))
@@ -236,7 +250,7 @@ class FakeServer:
             if count == stall:
                 await asyncio.sleep(does.stall_ms / 1000)
             step = min(does.tokens_per_chunk, tokens - count) if not does.endless else 1
-            word = "tök " * step + "x" * does.huge_line_bytes
+            word = (f"{_last_word(body)} " if does.echo else "tök ") * step + "x" * does.huge_line_bytes
             record.wrote_ns.append(perf_counter_ns())
             await out.event(_event(api, word, last=count + step >= tokens and not does.endless))
             count += step
@@ -280,7 +294,12 @@ class _Out:
     async def begin_stream(self) -> None:
         lines = [b"HTTP/1.1 200 OK", b"Content-Type: text/event-stream; charset=utf-8"]
         lines += [b"Transfer-Encoding: chunked", *([b"Connection: close"] if self._does.closes else [])]
-        await self._write(b"\r\n".join([*lines, b"", b""]))
+        head = b"\r\n".join([*lines, b"", b""])
+        for byte in head if self._does.header_drip_ms else b"":
+            await self._write(bytes([byte]))
+            await asyncio.sleep(self._does.header_drip_ms / 1000)
+        if not self._does.header_drip_ms:
+            await self._write(head)
 
     async def event(self, value: Mapping[str, Any]) -> None:
         await self.raw_event(b"data: " + json.dumps(value, ensure_ascii=False).encode())
@@ -310,6 +329,12 @@ class _Out:
             await self._writer.drain()
             if self._does.split:
                 await asyncio.sleep(0)
+
+
+def _last_word(body: Mapping[str, Any]) -> str:
+    messages = cast("list[dict[str, Any]]", body.get("messages") or [{"content": body.get("prompt")}])
+    words = str(messages[-1]["content"]).split()
+    return words[-1] if words else ""
 
 
 def _event(api: str, content: object, *, last: bool = False) -> dict[str, Any]:
