@@ -11,7 +11,7 @@ where a load is prompt tokens, output tokens, concurrency and requests, and may 
 an object with `prompt_tokens`, `output_tokens` (a number, or [least, most] drawn evenly), `requests` and
 `concurrency` or `qps` (an open loop, Poisson), `shared_prefix` (tokens that all prompts begin with) and
 `embed` (true: /v1/embeddings). `env` of a line is added to the environment. Prompts are random token ids,
-so no tokenizer is needed. A result holds every log line that speaks of memory, tokens or
+so no tokenizer is needed; servers of embeddings want one all the same, and get one of two words. A result holds every log line that speaks of memory, tokens or
 graphs, the numbers read from them, seconds to ready, and per load the times of each request. Lines of STARTS
 whose id is in RESULTS already are skipped, so that a killed run goes on where it stopped; one that would
 not end in time is not begun. Each server has a process group of its own and is stopped by its id.
@@ -93,10 +93,13 @@ def _ids(path: Path) -> set[str]:
 def measure(start: dict, end: float) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder, "config.json").write_text(json.dumps(start["config"]))
+        embeds = any(isinstance(one, dict) and one.get("embed") for one in start.get("loads", []))
+        if embeds:
+            write_tokenizer(Path(folder))
         log = Path(folder, "log")
         command = [
             sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", folder, "--load-format", "dummy",
-            "--skip-tokenizer-init", "--host", "127.0.0.1", "--port", str(PORT), "--served-model-name", "m",
+            *([] if embeds else ["--skip-tokenizer-init"]), "--host", "127.0.0.1", "--port", str(PORT), "--served-model-name", "m",
             *start.get("flags", []),
         ]  # fmt: skip
         began = time.monotonic()
@@ -126,6 +129,15 @@ def measure(start: dict, end: float) -> dict:
             return result
         finally:
             stop(server)
+
+
+def write_tokenizer(folder: Path) -> None:
+    """The least that a server of embeddings loads; nothing is ever tokenized with it."""
+    words = {"type": "WordLevel", "vocab": {"[UNK]": 0, "a": 1}, "unk_token": "[UNK]"}
+    whole = {"version": "1.0", "added_tokens": [], "pre_tokenizer": {"type": "Whitespace"}, "model": words}
+    folder.joinpath("tokenizer.json").write_text(json.dumps(whole))
+    kind = {"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "[UNK]"}
+    folder.joinpath("tokenizer_config.json").write_text(json.dumps(kind))
 
 
 def numbers(text: str) -> dict:
