@@ -74,7 +74,9 @@ class FitQuestion:
     `scheme` is the number format of the weights when it is not that of the checkpoint. `vram_bytes` is
     a budget for all that the process takes, instead of `gpu_memory_utilization`. `offload_bytes` is host
     memory for KV cache. `gpu_layers` is how many layers llama.cpp puts on the GPU, None for all.
-    `mtp` loads the model's own layers that predict further tokens. `warm` is a start that finds its compiled graphs in the cache. `gguf` is the file that llama.cpp reads.
+    `expert_parallel` spreads whole experts over the GPUs of all engines side by side. `mtp` loads the
+    model's own layers that predict further tokens. `warm` is a start that finds its compiled graphs in the
+    cache. `gguf` is the file that llama.cpp reads.
     """
 
     model: ModelSpec
@@ -87,6 +89,7 @@ class FitQuestion:
     tensor_parallel: int = 1
     pipeline_parallel: int = 1
     data_parallel: int = 1
+    expert_parallel: bool = False
     max_model_len: int | None = None
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None

@@ -12,6 +12,7 @@ GROUP = "understand"
 @click.command(short_help="Does it fit, and how many tokens of KV cache will there be?")
 @click.argument("model")
 @placement.asked
+@click.option("--expert-parallel", is_flag=True, help="Whole experts are spread over all GPUs.")
 @click.option("--max-loras", type=placement.POSITIVE, help="Adapters at once.")
 @click.option("--max-lora-rank", type=placement.POSITIVE, help="Largest rank of an adapter.")
 @click.option("--draft-model", metavar="MODEL", help="A model that drafts tokens for this one.")
@@ -23,6 +24,7 @@ GROUP = "understand"
 def COMMAND(
     model: str,
     asked: placement.Asked,
+    expert_parallel: bool,
     max_loras: int | None,
     max_lora_rank: int | None,
     draft_model: str | None,
@@ -63,6 +65,7 @@ def COMMAND(
             tensor_parallel=divided.tensor,
             pipeline_parallel=divided.pipeline,
             data_parallel=divided.data,
+            expert_parallel=expert_parallel,
             max_model_len=asked.max_model_len,
             max_num_seqs=asked.max_num_seqs,
             max_num_batched_tokens=asked.max_num_batched_tokens,

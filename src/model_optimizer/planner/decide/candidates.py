@@ -18,7 +18,10 @@ DTYPE_NAMES = {"bf16": "bf16", "fp16": "fp16", "fp32": "fp32"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """One combination; `stages` is pipeline parallelism."""
+    """One combination; `stages` is pipeline parallelism.
+
+    `ranks` are engines side by side that share their experts: attention is repeated, experts are spread.
+    """
 
     engine: str
     offer: Offer
@@ -27,15 +30,23 @@ class Candidate:
     tensor: int = 1
     stages: int = 1
     experts: bool = False
+    ranks: int = 1
 
     @property
     def gpus(self) -> int:
+        """Of one engine."""
         return self.tensor * self.stages
+
+    @property
+    def whole(self) -> int:
+        """GPUs of a replica: those of all engines that belong together."""
+        return self.gpus * self.ranks
 
     @property
     def parallel(self) -> str:
         words = [f"TP{self.tensor}"] if self.tensor > 1 else []
         words += [f"PP{self.stages}"] if self.stages > 1 else []
+        words += [f"DP{self.ranks}"] if self.ranks > 1 else []
         words += ["EP"] if self.experts else []
         return " ".join(words) or "1"
 
@@ -76,7 +87,25 @@ def enumerate_all(question: PlanQuestion, functions: Functions) -> tuple[list[Ca
                         experts=needs_experts(question.model, scheme, tensor),
                     )
                 )
+            kept += [
+                Candidate(engine=name, offer=offer, scheme=scheme, ability=ability, experts=True, ranks=ranks)
+                for ranks in _ranks(question, name)
+            ]
     return kept, rejected
+
+
+def _ranks(question: PlanQuestion, engine: str) -> Iterator[int]:
+    """Engines side by side that share experts. A latent KV cache is the same on every GPU of tensor
+    parallelism; side by side, each engine keeps its own requests'. Only with links that carry the tokens."""
+    model, wishes = question.model, question.wishes
+    latent = any(group.kind == "mla" for group in model.groups)
+    if engine != "vllm" or not latent or model.experts is None or not _linked(question):
+        return
+    if (wishes.tensor_parallel or 1) > 1 or (wishes.pipeline_parallel or 1) > 1 or wishes.speculation:
+        return
+    for ranks in (2, 4, 8, 16):
+        if ranks <= question.gpus and wishes.data_parallel in (None, ranks):
+            yield ranks
 
 
 def _lacking(question: PlanQuestion, engine: str) -> No | None:

@@ -31,6 +31,7 @@ LOST = (
     "comes later in the decision tree",
     "has more stages",
     "shares layers between more GPUs",
+    "needs engines that run in step",
     "takes less load",
 )
 """What a feasible plan lost by, in the order of `_rank`."""
@@ -160,7 +161,7 @@ def _judge_engine(
 ) -> list[Judged]:
     """Fewer GPUs first: once twice as many do not do twice as much, more of them are spared for later."""
     kept, best, done = list[Judged](), dict[str, float](), set[str]()
-    for candidate in sorted(candidates, key=lambda c: c.gpus):
+    for candidate in sorted(candidates, key=lambda c: (c.whole, c.ranks)):
         scheme = candidate.scheme.name
         if scheme in done:
             spared.append(candidate)
@@ -226,7 +227,8 @@ def _rank(question: PlanQuestion, branch: Branch, judged: Judged) -> tuple[float
         float(judged.room.eager),
         place,
         judged.candidate.stages,
-        judged.candidate.tensor,
+        judged.candidate.tensor * judged.candidate.ranks,
+        judged.candidate.ranks,
         -(judged.capacity or 0.0),
     )
 

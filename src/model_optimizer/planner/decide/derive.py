@@ -263,14 +263,18 @@ def _parallel(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
     if candidate.stages > 1:
         because = "as asked" if wishes.pipeline_parallel else "layers in stages: little traffic between GPUs"
         notes.set("pipeline-parallel-size", candidate.stages, because, by(bool(wishes.pipeline_parallel)))
-    if judged.data > 1:
+    if candidate.ranks > 1:
+        because = "the latent KV cache would be the same on every GPU of tensor parallelism; side by side, "
+        notes.set("data-parallel-size", judged.data, f"{because}each keeps its own requests'", "derived")
+        notes.set("enable-expert-parallel", 1, f"{candidate.ranks} engines share the experts", "derived")
+    elif judged.data > 1:
         notes.set("data-parallel-size", judged.data, "as asked", "user")
-    if candidate.experts:
+    if candidate.experts and candidate.ranks == 1:
         assert question.model.experts is not None
         width = question.model.experts.intermediate_size
         why = f"experts of width {width:,} / {candidate.tensor} are no multiple of their blocks of 128"
         notes.set("enable-expert-parallel", 1, f"{why}: each GPU holds whole experts", "derived")
-    if candidate.gpus == 1:
+    if candidate.whole == 1:
         return
     link = (
         f"NVLink, {gpu.nvlink_bytes_per_s / 1e9:g} GB/s both ways"
@@ -280,7 +284,9 @@ def _parallel(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
     notes.write(
         "parallelism",
         constraint=f"{candidate.parallel} over {link}",
-        formula="all-reduces a step = 2 x layers; each moves tokens x hidden x 2 B",
+        formula="all-reduces a step = 2 x layers; each moves tokens x hidden x 2 B"
+        if candidate.ranks == 1
+        else "one exchange a layer of experts; it moves the tokens of all engines x hidden x 2 B",
         numbers=_network(question, judged),
         conclusion=f"{candidate.parallel}: the fewest GPUs whose memory and speed hold the limits",
         source=judged.steps.provenance if judged.steps else "assumed",

@@ -11,6 +11,7 @@ from model_optimizer.planner.speed import Setup
 
 from . import steady
 from .candidates import Candidate
+from .grouped import grouped
 from .place import Room, defaults, place, refit, rules_version, with_fp8_cache
 from .question import Functions, No, PlanQuestion
 from .steady import Shape, Steady
@@ -67,7 +68,7 @@ def judge(question: PlanQuestion, functions: Functions, candidate: Candidate) ->
     if room.spilled:
         return _unknown(candidate, room, "layers on the CPU set the pace, and no speed is modelled for them")
     try:
-        model = functions.steps(setup_of(question, candidate, room))
+        model = steps_of(question, functions, candidate, room)
     except HostError:
         raise
     except MoptError as error:
@@ -125,14 +126,14 @@ def _under_load(
 ) -> Judged | No:
     shape = steady.shape_of(question.workload, question.texts)
     load, closed, unit = load_of(question)
-    data = question.wishes.data_parallel or 1
+    data = side_by_side(question, candidate)
     limits = _widest(question, candidate, room)
     capacity = data * steady.most(model, limits, shape, question.slo, closed=closed)
-    if _starved(model, limits, shape, question, capacity, load):
+    if _starved(model, limits, shape, question, capacity, load, data):
         other = with_fp8_cache(functions, question, candidate, room)
         if other is not None:
             wider = _widest(question, candidate, other)
-            steps = functions.steps(setup_of(question, candidate, other))
+            steps = steps_of(question, functions, candidate, other)
             more = data * steady.most(steps, wider, shape, question.slo, closed=closed)
             if _replicas(load, more, closed) < _replicas(load, capacity, closed):
                 room, limits, model, capacity = other, wider, steps, more
@@ -142,6 +143,19 @@ def _under_load(
     if capacity <= 0:
         return _too_slow(candidate, model, limits, shape, question)
     return _sized(question, candidate, room, model, capacity, (load, closed, unit))
+
+
+def side_by_side(question: PlanQuestion, candidate: Candidate) -> int:
+    """Engines of a replica that each take a share of its load."""
+    return candidate.ranks if candidate.ranks > 1 else question.wishes.data_parallel or 1
+
+
+def steps_of(question: PlanQuestion, functions: Functions, candidate: Candidate, room: Room) -> StepModel:
+    """Times of a step. MoptError where they are not known."""
+    setup = setup_of(question, candidate, room)
+    if candidate.ranks == 1:
+        return functions.steps(setup)
+    return grouped(setup, candidate.ranks, functions.steps)
 
 
 def limited(question: PlanQuestion) -> bool:
@@ -169,7 +183,7 @@ def _sized(
 ) -> Judged | No:
     """Replicas for the load with headroom, and a spare where there is a GPU for it."""
     amount, closed, unit = load
-    data = question.wishes.data_parallel or 1
+    data = side_by_side(question, candidate)
     there = question.gpus // (candidate.gpus * data)
     replicas, notes = _replicas(amount, capacity, closed), tuple[str, ...]()
     least = max(1, math.ceil(amount / capacity - 1e-9))
@@ -316,12 +330,17 @@ def tail_tpot(model: StepModel, found: Steady, shape: Shape, tokens: int) -> flo
 
 
 def _starved(
-    model: StepModel, limits: Limits, shape: Shape, question: PlanQuestion, capacity: float, load: float
+    model: StepModel,
+    limits: Limits,
+    shape: Shape,
+    question: PlanQuestion,
+    capacity: float,
+    load: float,
+    data: int,
 ) -> bool:
     """Whether the KV cache is what bounds the replica, below the load."""
     if limits.kv_cache_tokens is None or capacity >= load:
         return False
-    data = question.wishes.data_parallel or 1
     closed = load_of(question)[1]
     rate = capacity / data
     if closed:

@@ -168,6 +168,8 @@ def _base(question: PlanQuestion, candidate: Candidate, *, seqs: int, batched: i
         kv_cache_dtype=wishes.kv_cache_dtype or "auto",
         tensor_parallel=candidate.tensor,
         pipeline_parallel=candidate.stages,
+        data_parallel=candidate.ranks,
+        expert_parallel=candidate.experts,
         max_model_len=length_wanted(question),
         max_num_seqs=wishes.max_num_seqs or seqs,
         max_num_batched_tokens=wishes.max_num_batched_tokens or batched,
@@ -318,7 +320,7 @@ def _least_weights(question: PlanQuestion, candidate: Candidate) -> int:
     """A lower bound, to leave out what cannot fit without asking."""
     model, bits = question.model, candidate.scheme.weight_bits
     inner = model.parameters - model.embedding_parameters - model.head_parameters
-    return inner * bits // 8 // candidate.gpus
+    return inner * bits // 8 // candidate.whole
 
 
 def _missing(found: Fit) -> float:

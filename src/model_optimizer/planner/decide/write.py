@@ -49,7 +49,7 @@ def write(
         tensor_parallel=candidate.tensor,
         pipeline_parallel=candidate.stages,
         data_parallel=judged.data,
-        expert_parallel=candidate.tensor if candidate.experts else 1,
+        expert_parallel=candidate.tensor * candidate.ranks if candidate.experts else 1,
         replicas=judged.replicas + judged.spares,
         settings=settings,
         estimate=estimate,

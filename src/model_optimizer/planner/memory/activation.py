@@ -26,7 +26,8 @@ class Batch:
 
     `copies_rows`: the sampler works on a copy of the sampled rows. `workspace_bytes` is cuBLAS's.
     `activation_bits` are those of the scheme. `compiles`: torch.compile is on; `times_embedding`: and
-    times a kernel on a random table as large as the embedding.
+    times a kernel on a random table as large as the embedding. `gathered` is the number of engines whose
+    tokens meet at the experts.
     """
 
     tokens: int
@@ -40,6 +41,7 @@ class Batch:
     compiles: bool = True
     times_embedding: bool = False
     samples: bool = True
+    gathered: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +126,9 @@ def _attention(spec: ModelSpec, split: Split, batch: Batch) -> Part:
 def _experts(spec: ModelSpec, split: Split, batch: Batch) -> Part:
     """Both products of the fused experts for a chunk of tokens, and the states of the whole batch."""
     assert spec.experts is not None
-    chunk = min(batch.tokens, EXPERT_CHUNK) * spec.experts.active
-    width = ceil(spec.experts.intermediate_size / split.tensor)
+    chunk = min(batch.tokens * batch.gathered, EXPERT_CHUNK) * spec.experts.active
+    width = spec.experts.intermediate_size
+    width = width if split.experts else ceil(width / split.tensor)
     first = chunk * max(2 * width, spec.hidden_size) * batch.element_bytes
     second = chunk * width * batch.element_bytes
     held = 4 * _hidden(spec, batch)

@@ -12,10 +12,14 @@ VOCABULARY_PADDING = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Split:
-    """Tensor parallelism `tensor` within a stage, `stages` of pipeline parallelism."""
+    """Tensor parallelism `tensor` within a stage, `stages` of pipeline parallelism.
+
+    `experts` is over how many GPUs whole experts are spread; 0 when each expert is cut as other layers are.
+    """
 
     tensor: int = 1
     stages: int = 1
+    experts: int = 0
 
     @property
     def gpus(self) -> int:
@@ -76,6 +80,9 @@ def padded_vocabulary(spec: ModelSpec) -> int:
 
 def local_shape(weight: Weight, spec: ModelSpec, split: Split) -> tuple[int, ...]:
     """The shape of one copy on one GPU."""
+    if weight.role == "expert" and split.experts:
+        *many, out, into = weight.shape
+        return (*(ceil(count / split.experts) for count in many), out, into)
     rows, *rest = weight.shape
     if weight.role in ("embedding", "head") and weight.split == "rows" and rows == spec.vocab_size:
         return (ceil(padded_vocabulary(spec) / split.tensor), *rest)
@@ -92,6 +99,8 @@ def local_shape(weight: Weight, spec: ModelSpec, split: Split) -> tuple[int, ...
 
 def local_copies(weight: Weight, spec: ModelSpec, split: Split) -> int:
     """Copies in the fullest stage: those of layers are divided, embedding and head are in one stage each."""
+    if weight.role == "expert" and split.experts and len(weight.shape) == 2:
+        return ceil(weight.copies / split.experts / split.stages)
     if split.stages == 1 or weight.copies < spec.layers or weight.role in ("embedding", "head", "vision"):
         return weight.copies
     return ceil(weight.copies / spec.layers * local_layers(spec.layers, split))

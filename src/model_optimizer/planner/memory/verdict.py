@@ -215,6 +215,8 @@ def _notes(
             f"{rules.bytes_per_logit} B a logit: before 0.11.1 it is taken wherever it is installed (vLLM's "
             "image), later when asked for; add --env VLLM_USE_FLASHINFER_SAMPLER=1"
         )
+    if question.expert_parallel and question.model.experts:
+        notes.append("whole experts are spread over the GPUs; their buffers were not measured with it")
     if question.data_parallel > 1:
         notes.append(f"tokens and concurrency are of one of {question.data_parallel} engines side by side")
     if question.model.mtp_parameters and not question.mtp:

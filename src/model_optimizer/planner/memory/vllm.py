@@ -69,7 +69,12 @@ def fit(question: FitQuestion) -> Fit:
     """Whether vLLM starts, and what it will print. UsageError for what it would refuse outright."""
     from .verdict import conclude
 
-    split = Split(tensor=question.tensor_parallel, stages=question.pipeline_parallel)
+    together = question.tensor_parallel * question.data_parallel
+    split = Split(
+        tensor=question.tensor_parallel,
+        stages=question.pipeline_parallel,
+        experts=together if question.expert_parallel and question.model.experts else 0,
+    )
     require_possible(question.model, split)
     version = question.version or vllm.versions()[-1]
     require_supported(question, version)
@@ -196,6 +201,7 @@ class _Start:
             and not question.warm
             and spec.vision_parameters == 0,
             samples=spec.task == "generate",
+            gathered=question.data_parallel if self.split.experts else 1,
         )
         found = list(activation.parts(spec, self.split, batch))
         notes: list[str] = []

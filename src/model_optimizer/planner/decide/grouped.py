@@ -1,0 +1,34 @@
+"""Step times of engines side by side that share their experts: attention repeated, experts spread."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from model_optimizer.core import UsageError
+from model_optimizer.core.steps import StepModel
+from model_optimizer.planner.speed import Roofline, Setup
+
+
+def grouped(setup: Setup, ranks: int, steps: Callable[[Setup], StepModel]) -> StepModel:
+    """One of `ranks` engines in a step that all of them take together, each with as many tokens.
+
+    Every GPU computes attention for its own tokens, and its share of the experts for everybody's. Tokens are
+    gathered before the experts and summed after them, which moves what one all-reduce over all of them does
+    (vLLM's all-gather and reduce-scatter). UsageError where times are not those of the roofline.
+    """
+    alone = steps(replace(setup, tensor_parallel=1, expert_parallel=False))
+    shared = steps(replace(setup, tensor_parallel=ranks, expert_parallel=True))
+    if not isinstance(alone, Roofline) or not isinstance(shared, Roofline):
+        raise UsageError("experts shared between engines are known to the roofline alone")
+    mixtures = tuple(
+        replace(one, moved=one.moved * ranks, computed=one.computed * ranks, spread=one.spread * ranks)
+        for one in shared.mixtures
+    )
+    return replace(
+        alone,
+        mixtures=mixtures,
+        reduces=sum(one.shape.layers for one in mixtures),
+        reduce_launch=shared.reduce_launch,
+        reduce_token=shared.reduce_token * ranks,
+        provenance=f"{alone.provenance}; experts shared by {ranks} engines, by arithmetic alone",
+        known={},
+    )
