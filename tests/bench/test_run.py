@@ -105,7 +105,7 @@ class TestClosedLoop:
         with serving() as server:
             (point,) = bench(server, replace(WORK, requests=None), duration_s=0.3).points
         assert point.completed > 0
-        assert point.window_s == pytest.approx(0.3)
+        assert 0.1 < point.window_s < 0.300001  # it may begin later, where the start of the load shows
 
     def test_times_are_those_of_the_server(self) -> None:
         """A client cannot have received a token before the server wrote it."""

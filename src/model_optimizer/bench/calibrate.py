@@ -11,7 +11,7 @@ from .target import Target
 # A pace at which neither side is saturated and no two tokens of a stream arrive together.
 PACE_MS = 4.0
 _CONCURRENCY = 32
-_SECONDS = 1.5
+_SECONDS = 0.4
 _LONGEST = 128
 
 

@@ -45,8 +45,12 @@ def measure(
     seed: int = 0,
     options: BenchOptions | None = None,
     observe: Observe | None = None,
+    calibrate: Callable[[], float] | None = None,
 ) -> Measurement:
     """Load a server and say how it did, one point a level.
+
+    `calibrate` says how many requests a second one core of this client can do. It is called in a thread, when
+    the server has answered and before it is loaded, unless the options know it already.
 
     `sample_memory` reads bytes that the server holds now, `energy` joules used so far; both may carry an
     attribute `source`. They are called from a thread of their own, memory twice a second, energy ten times.
@@ -66,7 +70,7 @@ def measure(
     job = _Job(target=target, workload=workload, slo=slo, options=options, seed=seed)
     allow_many_sockets()
     with asyncio.Runner() as runner:
-        return runner.run(_measure(job, plan, progress, (sample_memory, energy), observe))
+        return runner.run(_measure(job, plan, progress, (sample_memory, energy), observe, calibrate))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +88,7 @@ async def _measure(
     progress: Progress,
     readers: tuple[Reader | None, Reader | None],
     observe: Observe | None,
+    calibrate: Callable[[], float] | None,
 ) -> Measurement:
     where, key = address(job.target.url), api_key(job.target)
     pool = Pool(where, limit=job.options.answer_limit_bytes, connect_timeout_s=job.options.connect_timeout_s)
@@ -92,6 +97,9 @@ async def _measure(
     try:
         progress(f"asking {where.origin}", None)
         found = await Scout(pool, where, key, job.options, job.seed).look(job.target, job.workload)
+        if calibrate is not None and job.options.ceiling_requests_per_s is None:
+            ceiling = await asyncio.to_thread(calibrate)
+            job = replace(job, options=replace(job.options, ceiling_requests_per_s=ceiling))
         course = _Course(job, found, pool, progress, readers, observe)
         if job.options.search is None:
             for level in plan:
@@ -199,6 +207,9 @@ class _Course:
             work = replace(
                 work, requests=search.requests_needed(self._job.slo.percentile / 100, level, is_open=is_open)
             )
+        if is_open and options.search == "max" and options.duration_s is not None:
+            work = replace(work, requests=math.ceil(level * options.duration_s))
+            options = replace(options, duration_s=None)
         if is_open:
             return opened(work, options, self._job.seed, level)
         return closed(work, options, self._job.seed, round(level))

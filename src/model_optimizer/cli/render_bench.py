@@ -2,6 +2,7 @@
 
 from model_optimizer.cli.render import printable, table
 from model_optimizer.core import LoadPoint, Measurement, Percentiles
+from model_optimizer.core.measurement import Part
 from model_optimizer.core.units import show_bytes, show_ms
 
 
@@ -10,9 +11,31 @@ def measurement_text(found: Measurement) -> str:
     lines = [f"{found.model} at {found.url}, {found.api}"]
     if found.interrupted:
         lines.append("INTERRUPTED: what was measured until then")
+    if found.client.verdict == "invalid":
+        lines.append("INVALID: the client could not keep up, these numbers are its own and not the server's")
     lines += ["", table(_rows(found), right=frozenset(range(1, len(_heading(found))))).rstrip(), ""]
-    lines += [f"{name}: {text}" for name, text in _facts(found)]
+    lines += [f"{name}: {text}" for name, text in (*_capacity(found), *_facts(found))]
     return "\n".join(printable(line) for line in lines) + "\n"
+
+
+def _capacity(found: Measurement) -> list[tuple[str, str]]:
+    """The answer of a search, and each level that led to it."""
+    if (capacity := found.capacity) is None:
+        return []
+    unit = "requests/s" if capacity.axis == "requests/s" else "requests in flight"
+    best = "no level" if capacity.best is None else f"up to {capacity.best:.4g} {unit}"
+    above = f", not {capacity.above:.4g}" if capacity.above is not None else ""
+    sure = "resolved" if capacity.resolved else "not resolved"
+    facts = [("meets the limits", f"{best}{above} ({sure}: {capacity.because})")]
+    for trial in capacity.trials:
+        low, high = trial.interval
+        said = f"{trial.met} of {trial.total} met every limit ({low:.1%} to {high:.1%})"
+        if trial.aborted:
+            said += ", stopped early"
+        if not trial.kept_up:
+            said += ", the queue grew"
+        facts.append((f"  at {trial.level:.4g}", said))
+    return facts
 
 
 def _generates(found: Measurement) -> bool:
@@ -38,7 +61,8 @@ def _rows(found: Measurement) -> list[list[str]]:
 
 
 def _row(found: Measurement, point: LoadPoint) -> list[str]:
-    cells = [point.target, str(point.completed), str(point.failed), _rate(point.requests_per_s)]
+    name = f"{point.target} *" if point.target in found.pareto else point.target
+    cells = [name, str(point.completed), str(point.failed), _rate(point.requests_per_s)]
     if _generates(found):
         cells += [_rate(point.output_tokens_per_s), *_pair(point.ttft_ms), *_pair(point.tpot_ms)]
         cells += [_place(point.itl_ms.p99, point.itl_ms)]
@@ -73,9 +97,13 @@ def _facts(found: Measurement) -> list[tuple[str, str]]:
         if point.client.healthy is False:
             facts.append((name, f"the client could not keep up: {point.client.because}"))
         facts.append((name, f"window of {point.window_s:.3g} s, {point.window}"))
+        facts += [(name, text) for text in _trust(point)]
+        facts += [(f"{name}, {part.name}", _part(part)) for part in point.parts]
+    if found.pareto:
+        facts.append(("*", "no other level has both more throughput and a lower median latency"))
     first = found.points[0]
     if first.client.ceiling_requests_per_s is not None:
-        facts.append(("client", f"one core could do {first.client.ceiling_requests_per_s:.0f} requests/s"))
+        facts.append(("client", _ceiling(found)))
     facts.append(("times begin", "when wanted" if first.start == "scheduled" else "when sent"))
     if first.tokens_counted_by:
         facts.append(("tokens counted by", first.tokens_counted_by))
@@ -87,6 +115,37 @@ def _facts(found: Measurement) -> list[tuple[str, str]]:
         top = max(peaks, key=lambda p: p.memory_bytes or 0)
         facts.append(("memory", f"{show_bytes(top.memory_bytes)}, {top.memory_source}"))
     return facts
+
+
+def _trust(point: LoadPoint) -> list[str]:
+    """Whether latency held, whether runs agree, and what would be hidden if requests began when sent."""
+    said: list[str] = []
+    if point.steady is False:
+        said.append(f"not steady: {point.steady_because}")
+    if point.half_widths:
+        widths = ", ".join(f"{k} {w:.1%}" if w is not None else k for k, w in point.half_widths.items())
+        ended = "as narrow as asked" if point.resolved else "not as narrow as asked"
+        said.append(f"{point.runs} runs, means known to {widths}: {ended}")
+    wanted, sent = point.e2e_from_scheduled_ms.p99, point.e2e_from_sent_ms.p99
+    if point.start == "scheduled" and wanted is not None and sent is not None and wanted > 1.01 * sent + 0.5:
+        said.append(
+            f"E2E p99 is {show_ms(wanted)} from when requests were wanted, {show_ms(sent)} from when sent"
+        )
+    return said
+
+
+def _part(part: Part) -> str:
+    times = f"TTFT {_place(part.ttft_ms.p50, part.ttft_ms)}, E2E {_place(part.e2e_ms.p50, part.e2e_ms)} (p50)"
+    return f"{part.completed} done, {part.failed} failed, {times}"
+
+
+def _ceiling(found: Measurement) -> str:
+    client = found.client
+    cores = "one core" if client.processes == 1 else f"{client.processes} cores"
+    most = max((p.client.cpu_share or 0.0 for p in found.points), default=0.0)
+    return (
+        f"{cores} could do {client.ceiling_requests_per_s:.0f} requests/s at these lengths; {most:.0%} busy"
+    )
 
 
 def _example(point: LoadPoint, kind: str) -> str:
