@@ -7,7 +7,7 @@ from model_optimizer.core import Finding, Host
 from model_optimizer.doctor import advice
 
 LAYER = "kernel"
-AFTER = ("gpu_hardware", "hybrid_graphics")
+AFTER = ("gpu_hardware",)
 SOURCE = ("docs.nvidia.com/datacenter/tesla/driver-installation-guide",)
 NAMES = (
     "nvidia-driver",

@@ -25,6 +25,7 @@ def check(host: Host) -> Finding:
     if there is False:
         return advice.not_here("no NVIDIA GPU here, so no driver is needed")
     why = f"NVML: {host.nvml}" if host.nvml else "NVML could not be started"
+    why = "; ".join((why, *advice.messages(host, r"NVRM: Xid|fallen off the bus")[-1:]))
     if host.nvml == "too slow":
         return Finding(
             status="fail",

@@ -8,7 +8,7 @@ from model_optimizer.core import Finding, Host
 from model_optimizer.doctor import advice
 
 LAYER = "hardware"
-AFTER: tuple[str, ...] = ()
+AFTER = ("hybrid_graphics",)
 SOURCE = ("/sys/bus/pci (vendor 10de is NVIDIA)", "facts/gpus, AMD Instinct MI50: why it is not supported")
 
 

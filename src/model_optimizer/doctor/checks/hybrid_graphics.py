@@ -7,7 +7,7 @@ from model_optimizer.core import Finding, Host
 from model_optimizer.doctor import advice
 
 LAYER = "hardware"
-AFTER = ("gpu_hardware",)
+AFTER: tuple[str, ...] = ()
 SOURCE = ("Ubuntu nvidia-prime, prime-select(8)",)
 
 

@@ -11,7 +11,7 @@ from model_optimizer.doctor import advice
 from model_optimizer.facts import metrics
 
 LAYER = "gpu"
-AFTER = ("gpu_hardware",)
+AFTER = ("gpu_hardware", "ecc_errors", "gpu_lost")
 SOURCE = ("facts/metrics/xids.toml, after NVIDIA's catalogue of Xid errors",)
 
 
