@@ -1,5 +1,7 @@
 """Cases that must come out right, with the real arithmetic of memory and time."""
 
+from pathlib import Path
+
 import pytest
 
 from .plans import page, plan, reasons
@@ -205,3 +207,27 @@ def test_fp8_on_a_4060_by_channel_and_in_blocks() -> None:
     assert found.setting("quantization") == "fp8"
     blocks = plan("Qwen/Qwen3-0.6B", "rtx 4060", scheme="fp8_block")
     assert blocks.feasible and "weight-only" in page(blocks, "number format")
+
+
+VIT = """{"architectures": ["ViTForImageClassification"], "model_type": "vit", "hidden_size": 768,
+"num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072, "image_size": 224,
+"patch_size": 16, "num_channels": 3}"""
+
+
+def test_a_network_for_images_is_built_for_images(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(VIT)
+    found = plan(str(path), "l4", qps=100.0, e2e_ms=50.0)
+    assert found.engine == "tensorrt"
+    assert found.workload.prompt_tokens.mean == 197, "16 x 16 pixels a place, and one for the class"
+    assert "prompt tokens" not in " ".join(found.notes)
+    assert "--minShapes=pixel_values:1x3x224x224" in found.command
+
+
+def test_a_network_for_texts_gets_a_shape_for_each_input() -> None:
+    model = "sentence-transformers/all-MiniLM-L6-v2"
+    found = plan(model, "rtx 4060 laptop", qps=100.0, e2e_ms=100.0, build_minutes=30.0)
+    assert found.engine == "tensorrt_rtx"
+    shapes = [word for word in found.command if "Shapes=" in word]
+    assert [word.split("=")[0] for word in shapes] == ["--minShapes", "--optShapes", "--maxShapes"]
+    assert all("token_type_ids:" in word for word in shapes)

@@ -25,8 +25,9 @@ from . import _arithmetic as a
 SIXTEEN = frozenset({"bf16", "fp16"})
 RUNTIME_BYTES = 600 * 2**20
 FORMAT_OF = {
-    "bf16": "bf16", "fp8": "fp8", "fp8_static": "fp8", "fp8_block": "fp8", "awq_int4": "awq_int4",
-    "gptq_int4": "gptq_int4", "int4_rtn": "int4_w4a16", "int8": "int8", "nvfp4": "nvfp4", "mxfp4": "mxfp4",
+    "bf16": "bf16", "fp8": "fp8", "fp8_static": "fp8", "fp8_kv": "fp8", "fp8_block": "fp8", "mixed": "nvfp4",
+    "awq_int4": "awq_int4", "gptq_int4": "gptq_int4", "int4_rtn": "int4_w4a16", "int8": "int8",
+    "nvfp4": "nvfp4", "mxfp4": "mxfp4",
 }  # fmt: skip
 BLOCKS_FROM = (9, 0)
 """Blocks of FP8 are multiplied in FP8 from here on; before, they are expanded to 16 bits."""
@@ -150,6 +151,25 @@ def docker(plan: Plan, image: str, inner: Sequence[str], port: int, *, gpus: int
     for name, value in plan.env.items():
         words += ["-e", f"{name}={value}"]
     return (*words, image, *inner)
+
+
+def network_shapes(plan: Plan) -> tuple[str, ...]:
+    """The smallest, the usual and the largest input that a network is built for."""
+    batch = plan.setting("max_batch_size") or "8"
+    image = plan.setting("image")
+    if image:
+        sizes = (
+            ("min", f"pixel_values:1x{image}"),
+            *((n, f"pixel_values:{batch}x{image}") for n in ("opt", "max")),
+        )
+    else:
+        longest = plan.setting("max_model_len") or "512"
+        inputs = (plan.setting("inputs") or "input_ids,attention_mask").split(",")
+        sizes = tuple(
+            (name, ",".join(f"{one}:{b}x{n}" for one in inputs))
+            for name, b, n in (("min", "1", "1"), ("opt", batch, longest), ("max", batch, longest))
+        )
+    return tuple(f"--{name}Shapes={shape}" for name, shape in sizes)
 
 
 def is_folder(checkpoint: str) -> bool:

@@ -52,11 +52,10 @@ def command(plan: Plan, port: int = 8000) -> tuple[str, ...]:
     """The build: precision is that of the network since TensorRT 11, so there is no flag for it."""
     del port
     folder = plan.checkpoint.rstrip("/")
-    longest = plan.setting("max_model_len") or "512"
-    batch = plan.setting("max_batch_size") or "8"
-    shapes = [f"--{name}Shapes=input_ids:{b}x{n},attention_mask:{b}x{n}" for name, b, n in (
-        ("min", "1", "1"), ("opt", batch, longest), ("max", batch, longest))]  # fmt: skip
-    return ("trtexec", f"--onnx={folder}/model.onnx", f"--saveEngine={folder}/model.plan", *shapes)
+    return (
+        "trtexec", f"--onnx={folder}/model.onnx", f"--saveEngine={folder}/model.plan",
+        *g.network_shapes(plan),
+    )  # fmt: skip
 
 
 def container(plan: Plan, port: int = 8000) -> tuple[str, ...]:

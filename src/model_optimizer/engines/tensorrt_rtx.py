@@ -51,7 +51,10 @@ def command(plan: Plan, port: int = 8000) -> tuple[str, ...]:
     """The build, with the builder's own program."""
     del port
     folder = plan.checkpoint.rstrip("/")
-    return ("tensorrt_rtx", f"--onnx={folder}/model.onnx", f"--saveEngine={folder}/model.plan")
+    return (
+        "tensorrt_rtx", f"--onnx={folder}/model.onnx", f"--saveEngine={folder}/model.plan",
+        *g.network_shapes(plan),
+    )  # fmt: skip
 
 
 def container(plan: Plan, port: int = 8000) -> tuple[str, ...]:
@@ -78,11 +81,12 @@ def offer(model: ModelSpec, site: Site, version: str) -> Offer:
         return Offer(version=version, exact=release.exact, links=(*links, vendor))
     have = site.compute_capability or (0, 0)
     built = ", ".join(g.dotted(c) for c in release.compute_capabilities)
+    kind = f"{g.dotted(have)}" if not site.server else f"{g.dotted(have)}, and no GeForce or RTX card"
     links.append(
         Link(
             name="gpu",
-            holds=have in release.compute_capabilities,
-            says=f"TensorRT for RTX {version} builds for {built}; {site.gpu} is {g.dotted(have)}",
+            holds=have in release.compute_capabilities and not site.server,
+            says=f"TensorRT for RTX {version} builds for RTX cards of {built}; {site.gpu} is {kind}",
             source=source,
         )
     )

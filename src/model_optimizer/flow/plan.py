@@ -163,7 +163,11 @@ def _workload(request: PlanRequest, task: Task) -> tuple[Workload, dict[str, str
     assumed: dict[str, str] = {}
     generates = task == "generate"
     prompt, output = request.prompt_tokens, request.output_tokens
-    if prompt is None:
+    places = request.model.spec.max_position if task == "vision" else None
+    if prompt is None and places:
+        # An image has as many places as the model cuts it into; nothing is assumed.
+        prompt = Lengths.fixed(places)
+    elif prompt is None:
         rule = decisions.rule("default-prompt-tokens" if generates else "default-embed-tokens")
         prompt = Lengths.fixed(int(rule.value))
         assumed["prompt_tokens"] = f"{rule.value:g} tokens, {rule.because}"

@@ -24,13 +24,29 @@ def derive(question: PlanQuestion, judged: Judged) -> Derived:
     if judged.candidate.engine == "llama_cpp":
         _llama(question, judged, notes)
     elif judged.candidate.engine in ("tensorrt", "tensorrt_rtx"):
-        notes.set("max_model_len", judged.room.length, "the longest text of the load", "derived")
-        notes.set("max_batch_size", judged.room.seqs, "texts that are there at once", "derived")
+        _shapes(question, judged, notes)
     else:
         for part in (_number_format, _length, _memory, _sequences, _batch, _parallel, _cache):
             part(question, judged, notes)
         extras.add(question, judged, notes)
     return Derived(settings=tuple(notes.settings), derivations=tuple(notes.derivations))
+
+
+def _shapes(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
+    """The shapes that a network is built for."""
+    config = question.model.config or {}
+    if question.model.task == "vision":
+        side, channels = config.get("image_size"), config.get("num_channels", 3)
+        if isinstance(side, int):
+            notes.set("image", f"{channels}x{side}x{side}", "config.json of the model", "derived")
+        notes.set("max_batch_size", judged.room.seqs, "images that are there at once", "derived")
+        return
+    kinds = config.get("type_vocab_size")
+    names = ["input_ids", "attention_mask"]
+    names += ["token_type_ids"] if isinstance(kinds, int) and kinds > 1 else []
+    notes.set("inputs", ",".join(names), "what the exported network takes", "derived")
+    notes.set("max_model_len", judged.room.length, "the longest text of the load", "derived")
+    notes.set("max_batch_size", judged.room.seqs, "texts that are there at once", "derived")
 
 
 def _number_format(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
@@ -39,7 +55,9 @@ def _number_format(question: PlanQuestion, judged: Judged, notes: Notes) -> None
     asked: Source = "user" if question.wishes.scheme or question.wishes.dtype else "derived"
     if scheme.name in PLAIN:
         word = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}[scheme.name]
-        because = "as the checkpoint is stored" if scheme.name == own else _sixteen(question, own)
+        said = question.model.dtype is not None
+        stored = "as the checkpoint is stored" if said else "the checkpoint does not say its format"
+        because = stored if scheme.name == own else _sixteen(question, own)
         notes.set("dtype", word, because, asked)
     elif scheme.name in ONLINE and own in PLAIN:
         because = f"weights in {scheme.name} are made of the 16-bit checkpoint while it loads"
