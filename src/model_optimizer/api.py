@@ -37,17 +37,21 @@ if TYPE_CHECKING:
     from model_optimizer.core.diagnosis import Diagnosis
     from model_optimizer.core.ledger import LedgerRow
     from model_optimizer.core.question import EstimateQuestion
+    from model_optimizer.core.study import Study
     from model_optimizer.flow.plan import PlanRequest
+    from model_optimizer.flow.study import Prepared, Room, TuneRequest
     from model_optimizer.flow.wiring import Choices, Wiring
     from model_optimizer.planner import Options
     from model_optimizer.planner.estimate import Desk
+    from model_optimizer.quantize.run import Asked, Quantization
     from model_optimizer.system.runs import RunFolder
     from model_optimizer.verify import Endpoint
 
 __all__ = [
     "Optimization", "calibrate", "candidates", "diagnose", "diagnose_command", "doctor", "estimate",
-    "explained", "fit", "gpu_memory", "load_host", "make", "optimize", "plan", "plan_making", "probe",
-    "read_model", "resume", "save", "scheme", "verify",
+    "explained", "fit", "gpu_memory", "load_host", "make", "optimize", "plan", "plan_making",
+    "plan_quantization", "probe", "quantize", "read_model", "resume", "save", "scheme", "tune", "tuning",
+    "verify",
 ]  # fmt: skip
 
 
@@ -179,11 +183,9 @@ def calibrate(
     `model` gives the shapes, `gpu` the name in the facts where the driver's is not enough. HostError when
     PyTorch sees no GPU, ToolError when nothing could be measured.
     """
-    from datetime import UTC, datetime
 
-    from model_optimizer.facts import gpus
     from model_optimizer.planner import calibrate as room
-    from model_optimizer.system import calibrations, models
+    from model_optimizer.system import models
     from model_optimizer.system.environments import worker
 
     if not python.is_file():
@@ -198,6 +200,19 @@ def calibrate(
         env=worker.variables("onnx", python),
         timeout_s=10 * seconds + 120,
     )
+    return calibrated(answer, gpu=gpu)
+
+
+def calibrated(answer: "Mapping[str, Any]", *, gpu: str | None) -> "tuple[Calibration, Path]":
+    """Keep what workers/calibrate.py answered, here or on a machine that has no mopt. UsageError when it is
+    no such answer, ToolError when it holds nothing."""
+    from datetime import UTC, datetime
+
+    from model_optimizer.facts import gpus
+    from model_optimizer.planner import calibrate as room
+    from model_optimizer.system import calibrations
+
+    room.check(answer)
     fact = gpus.find(gpu or str(answer["device"]))
     found = room.calibration(answer, fact, date=datetime.now(UTC).date().isoformat())
     return found, calibrations.write(found)
@@ -300,13 +315,44 @@ def explained(error: MoptError) -> MoptError:
     return room(error)
 
 
-def plan_making(model: str, *, scheme: str | None = None, to: str | None = None) -> Work:
-    """What it takes to quantize a model to `scheme`, or to convert it to the format or for the engine `to`.
+def plan_quantization(
+    model: str, *, scheme: str, to: str | None = None, asked: "Asked | None" = None
+) -> "Quantization":
+    """What it takes to quantize a model to `scheme`, in a format or for an engine `to` where one is named.
+
+    Nothing is written. Raises UsageError for what cannot be made, with what can be made instead,
+    NoFeasiblePlan for what the target of `asked` cannot run, HostError for calibration data that do not fit.
+    """
+    from model_optimizer.quantize import run as room
+    from model_optimizer.system import models
+
+    asked = asked or room.Asked()
+    kit = room.Kit(tools=_tools(), schemes=_schemes(), engines=plugins.load_all("model_optimizer.engines"))
+    name = plugins.load("model_optimizer.schemes", scheme).SCHEME.name
+    spec = models.read(model)
+    source = models.checkpoint_artifact(spec)
+    engine = (asked.target.engine or "").partition("==")[0] or None
+    formats = _formats(to or engine, dict(kit.tools))
+    order = Order(model=spec, source=source, scheme=name, formats=formats)
+    return room.prepare(order, asked, kit, probe())
+
+
+def quantize(found: "Quantization", out: Path, *, progress: Progress) -> Artifact:
+    """Do what `plan_quantization` planned; raises and leaves behind what `make` does."""
+    from model_optimizer.quantize import run as room
+    from model_optimizer.system import environments, making
+
+    making.require_new(out)
+    making.require_room(found.work.needs, out, probe().memory_available_bytes)
+    return room.quantize(found, out, environments.run_worker, progress)
+
+
+def plan_making(model: str, *, scheme: str | None = None, to: str) -> Work:
+    """What it takes to convert a model to the format or for the engine `to`, in `scheme` where one is named.
 
     Nothing is written. Raises UsageError for what cannot be made, with what can be made instead.
     """
     from model_optimizer.convert import run as converting
-    from model_optimizer.quantize import run as quantizing
     from model_optimizer.system import models
 
     tools, schemes = _tools(), _schemes()
@@ -315,10 +361,7 @@ def plan_making(model: str, *, scheme: str | None = None, to: str | None = None)
     source = models.checkpoint_artifact(spec)
     formats = _formats(to, tools)
     order = Order(model=spec, source=source, scheme=name or "fp32", formats=formats)
-    if to is None:
-        chain = quantizing.plan(order, tools, schemes)
-    else:
-        chain = converting.plan(order, tools, scheme=name)
+    chain = converting.plan(order, tools, scheme=name)
     return Work(chain=chain, source=source, needs=paths.needs(chain, spec, tools, schemes))
 
 
@@ -574,3 +617,49 @@ def _workload(asked: Optimization, model: ModelSpec) -> Workload:
             hint=("lower --prompt-tokens or --output-tokens",),
         )
     return work
+
+
+def tuning(request: "TuneRequest", out: Path | None, *, progress: Progress) -> "Prepared":
+    """What a study would search. Nothing is started or written."""
+    from model_optimizer.flow import study as room
+
+    return room.prepare(request, out or Path("study"), _room(), progress)
+
+
+def tune(request: "TuneRequest | None", folder: Path | None, *, progress: Progress) -> "tuple[Path, Study]":
+    """Search the best settings; a `request` of None goes on with the study in `folder`.
+
+    Raises ToolError when the default cannot be measured, HostError when the GPU is taken or the study
+    cannot be kept, UsageError for what makes no sense.
+    """
+    from datetime import UTC, datetime
+
+    from model_optimizer.flow import study as room
+
+    if request is None:
+        assert folder is not None
+        request = room.reopen(folder)
+    else:
+        folder = room.create(folder, request, now=datetime.now(UTC))
+    prepared = room.prepare(request, folder, _room(), progress)
+    return folder, room.run(prepared, folder, progress)
+
+
+def _room() -> "Room":
+    from model_optimizer.flow.study import Room
+
+    def gpu() -> "GpuMemory | None":
+        try:
+            return gpu_memory(None)
+        except HostError:
+            return None
+
+    return Room(
+        engines=plugins.load_all("model_optimizer.engines"),
+        scheme=scheme,
+        fit=fit,
+        estimate=lambda question: estimate(question, progress=lambda text, share: None),
+        gpu=gpu,
+        probe=probe,
+        schemes=_schemes(),
+    )

@@ -21,6 +21,9 @@ CONFIG = {
 }  # fmt: skip
 
 
+AWQ = "no tool makes `bert` in `awq_int4` as compressed_tensors or modelopt or onnx or onnx_genai"
+
+
 @pytest.fixture
 def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """A checkpoint in a folder that is also where the command runs."""
@@ -61,7 +64,7 @@ def refusal(result: Result) -> MoptError:
 
 
 def test_a_dry_run_says_what_would_be_done_and_does_nothing(model: str, worked: list[str]) -> None:
-    result = mopt("quantize", model, "--scheme", "int4-rtn", "--out", "made", "--dry-run")
+    result = mopt("quantize", model, "--scheme", "int4-rtn", "--to", "onnx", "--out", "made", "--dry-run")
     assert result.stdout == snapshot(
         """\
 1. onnx_from_torch: safetensors (fp32) -> onnx (fp32)
@@ -83,7 +86,7 @@ def test_a_dry_run_as_json(model: str, worked: list[str]) -> None:
 
 
 def test_what_was_made_is_shown(model: str, worked: list[str]) -> None:
-    result = mopt("quantize", model, "--scheme", "int8", "--out", "made")
+    result = mopt("quantize", model, "--scheme", "int8", "--to", "onnx", "--out", "made")
     assert worked == ["onnx_export", "onnx_quantize"]
     shown = result.stdout.splitlines()
     assert shown.pop(0) == str(Path("made").absolute())
@@ -121,7 +124,7 @@ def test_a_place_that_holds_something_is_refused_before_work(model: str, worked:
 def test_the_environment_that_is_missing_is_named(
     model: str, own_environments: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    error = refusal(mopt("quantize", model, "--scheme", "int8", "--out", "made"))
+    error = refusal(mopt("quantize", model, "--scheme", "int8", "--to", "onnx", "--out", "made"))
     assert isinstance(error, HostError)
     assert "mopt env create onnx" in "\n".join(error.hint)
     assert sorted(path.name for path in Path().iterdir()) == ["bert"]
@@ -130,7 +133,8 @@ def test_the_environment_that_is_missing_is_named(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("quantize", "bert", "--scheme", "fp8"), "no tool makes `bert` in `fp8` as onnx or onnx_genai"),
+        (("quantize", "bert", "--scheme", "fp8", "--to", "onnx"), "no tool makes `bert` in `fp8` as onnx"),
+        (("quantize", "bert", "--scheme", "awq-int4"), AWQ),
         (("quantize", "bert", "--scheme", "fp32"), "`fp32` is not a quantization"),
         (("quantize", "bert", "--scheme", "int5"), "there is no scheme `int5`"),
         (("convert", "bert", "--to", "onnx_genai"), "no tool makes `bert` in `fp32` as onnx_genai"),

@@ -13,7 +13,7 @@ SCHEMES: dict[str, Scheme] = {name: module.SCHEME for name, module in MODULES.it
 def test_the_useful_ones_are_there() -> None:
     assert set(SCHEMES) >= {
         "fp32", "fp16", "bf16", "int8", "int8_weight", "int4_rtn", "awq_int4", "gptq_int4",
-        "fp8", "fp8_static", "fp8_block", "nvfp4", "mxfp4",
+        "fp8", "fp8_static", "fp8_block", "fp8_kv", "nvfp4", "mxfp4", "mixed",
     }  # fmt: skip
 
 
@@ -58,5 +58,5 @@ def test_a_limit_without_a_source_says_so() -> None:
 
 def test_only_what_looks_at_data_needs_calibration() -> None:
     assert {name for name, s in SCHEMES.items() if s.needs_calibration} == {
-        "awq_int4", "gptq_int4", "fp8_static", "nvfp4",
+        "awq_int4", "gptq_int4", "fp8_static", "fp8_kv", "nvfp4", "mixed",
     }  # fmt: skip

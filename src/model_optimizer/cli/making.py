@@ -9,6 +9,9 @@ from . import options
 from .options import Decorator
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from model_optimizer.core import Artifact, Progress
     from model_optimizer.core.paths import Work
 
 choices: Decorator = options.together(
@@ -23,7 +26,15 @@ choices: Decorator = options.together(
 )
 
 
-def carry_out(work: "Work", out: Path, *, dry_run: bool, as_json: bool) -> None:
+def carry_out(
+    work: "Work",
+    out: Path,
+    *,
+    dry_run: bool,
+    as_json: bool,
+    make: "Callable[[Path, Progress], Artifact] | None" = None,
+) -> None:
+    """`make` does the work where it is not `api.make`."""
     from model_optimizer import api
     from model_optimizer.core import codec
 
@@ -36,7 +47,7 @@ def carry_out(work: "Work", out: Path, *, dry_run: bool, as_json: bool) -> None:
     click.echo(work_text(work, out), nl=False, err=True)
     reporter = Reporter()
     try:
-        made = api.make(work, out, progress=reporter)
+        made = make(out, reporter) if make else api.make(work, out, progress=reporter)
     finally:
         reporter.close()
     click.echo(codec.dumps(made) if as_json else artifact_text(made, work.source), nl=False)

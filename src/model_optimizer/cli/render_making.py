@@ -21,7 +21,20 @@ def work_text(work: Work, out: Path) -> str:
         f"needs about {show_bytes(needs.memory_bytes)} of memory and {show_bytes(needs.disk_bytes)} of disk; "
         f"makes about {show_bytes(needs.artifact_bytes)} in {out}"
     )
+    if work.vram_bytes is not None:
+        lines.append(f"holds about {show_bytes(work.vram_bytes)} of the GPU's memory")
+    if work.seconds is not None:
+        lines.append(f"takes {_span(*work.seconds)} here")
+    lines += [f"- {note}" for note in work.notes]
     return "".join(f"{printable(line)}\n" for line in lines)
+
+
+def _span(low: float, high: float) -> str:
+    """`8 to 50 s`, `3 to 20 min`, `2 to 12 h`: by the unit of the longer end."""
+    for unit, seconds in (("h", 3600), ("min", 60), ("s", 1)):
+        if high >= 2 * seconds:
+            return f"{max(1, round(low / seconds))} to {round(high / seconds)} {unit}"
+    return "a second or two"
 
 
 def artifact_text(artifact: Artifact, source: Artifact) -> str:

@@ -40,11 +40,17 @@ class Order:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Work:
-    """What will be done: the tools in order, what they start from, and what they take."""
+    """What will be done: the tools in order, what they start from, and what they take.
+
+    `seconds` is an interval, None where it is not known; `vram_bytes` is None where no GPU takes part.
+    """
 
     chain: Chain
     source: Artifact
     needs: Needs
+    vram_bytes: int | None = None
+    seconds: tuple[float, float] | None = None
+    notes: tuple[str, ...] = ()
 
 
 def paths(

@@ -28,7 +28,14 @@ READS = {
             "fp32", "bf16", "fp16", "fp8", "fp8_block", "fp8_static", "awq_int4", "gptq_int4", "int4_rtn",
             "int8", "int8_weight", "nvfp4", "mxfp4",
         }
-    )
+    ),
+    "compressed_tensors": frozenset(
+        {
+            "fp8", "fp8_block", "fp8_static", "fp8_kv", "awq_int4", "gptq_int4", "int4_rtn", "int8",
+            "int8_weight", "nvfp4", "mxfp4",
+        }
+    ),
+    "modelopt": frozenset({"fp8", "fp8_static", "nvfp4", "mixed"}),
 }  # fmt: skip
 TASKS = frozenset({"generate", "embed", "rerank"})
 DEVICES = frozenset({"gpu"})

