@@ -1,0 +1,159 @@
+"""`mopt tune`: which settings are best on this machine under the SLO."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from model_optimizer.cli import options
+from model_optimizer.core import UsageError
+
+if TYPE_CHECKING:
+    from model_optimizer.flow.study import TuneRequest
+
+GROUP = "measure"
+KEPT = frozenset({"target", "resume", "as_json", "dry_run"})
+
+
+def _knobs(_c: click.Context, _p: click.Parameter, value: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
+    """`name=a,b,c`; an empty value leaves the setting to the engine. JSON values are split at `|` instead."""
+    found: dict[str, tuple[str, ...]] = {}
+    for text in value:
+        name, equals, rest = text.partition("=")
+        if not equals or not name:
+            raise UsageError(f"`--knob {text}` is not NAME=A,B", hint=("--knob max-num-seqs=32,64,128",))
+        found[name] = tuple(part.strip() for part in rest.split("|" if "{" in rest or "|" in rest else ","))
+    return found
+
+
+def _settings(_c: click.Context, _p: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for text in value:
+        name, equals, rest = text.partition("=")
+        if not equals or not name or not rest:
+            raise UsageError(f"`--set {text}` is not NAME=VALUE")
+        found[name] = rest
+    return found
+
+
+def _levels(_c: click.Context, _p: click.Parameter, value: str | None) -> tuple[float, ...]:
+    if value is None:
+        return ()
+    try:
+        found = tuple(float(part) for part in value.split(","))
+    except ValueError:
+        found = ()
+    if not found or min(found) <= 0:
+        raise UsageError(f"`{value}` is not a list of loads", hint=("for example --concurrency 1,16,64",))
+    return found
+
+
+def _names(_c: click.Context, _p: click.Parameter, value: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",") if part.strip()) if value else ()
+
+
+_FOLDER = click.Path(path_type=Path, file_okay=False)
+
+
+@click.command(short_help="Find the best settings on this machine under the SLO.")
+@click.argument("target", required=False)
+@click.option("--engine", help="The engine, where TARGET is a model.")
+@click.option("--scheme", help="The number format, where TARGET is a model.")
+@click.option("--prompt-tokens", type=options.LengthsType(), help="N, or a distribution of prompt lengths.")
+@click.option("--output-tokens", type=options.LengthsType(), help="N, or a distribution of output lengths.")
+@click.option("--concurrency", callback=_levels, metavar="N,N", help="Levels of a closed loop.")
+@click.option("--qps", "--rate", callback=_levels, metavar="R,R", help="Levels of an open loop.")
+@options.slo
+@click.option(
+    "--objective",
+    type=click.Choice(["goodput", "energy", "cost"]),
+    default="goodput",
+    show_default=True,
+    help="What the winner is best at, within the SLO.",
+)
+@click.option("--price-per-hour", type=options.PositiveFloat(), help="Of one GPU; for the cost of a token.")
+@click.option("--trials", type=click.IntRange(1), default=12, show_default=True, help="Starts of the search.")
+@click.option("--time", "limit_s", type=options.SecondsType(), help="No new trial after so long.")
+@click.option("--for", "seconds", type=options.SecondsType(), default="6s", show_default=True)
+@click.option("--probe", "probe_s", type=options.SecondsType(), default="2.5s", show_default=True)
+@click.option("--finalists", type=click.IntRange(0), default=2, show_default=True)
+@click.option(
+    "--repeats", type=click.IntRange(0), default=3, show_default=True, help="Runs of each in the end."
+)
+@click.option("--ablate", type=click.IntRange(0), default=2, show_default=True, help="Settings put back.")
+@click.option("--knob", "values", multiple=True, callback=_knobs, metavar="NAME=A,B", help="Values to try.")
+@click.option("--only", callback=_names, metavar="A,B", help="Only these knobs, and those under --knob.")
+@click.option("--fix", "fixed", callback=_names, metavar="A,B", help="Knobs that are left alone.")
+@click.option(
+    "--set", "settings", multiple=True, callback=_settings, metavar="NAME=VALUE", help="Change the default."
+)
+@click.option("--storage", metavar="URL", help="A database for the trials, in place of a file in the folder.")
+@click.option("--python", type=click.Path(dir_okay=False), help="The interpreter that runs the engine.")
+@click.option("--start-limit", "start_limit_s", type=options.SecondsType(), default="10m", show_default=True)
+@click.option("--seed", type=int, default=0)
+@click.option("--out", type=_FOLDER, help="Folder of the study. Default: a new one below `studies`.")
+@click.option("--resume", type=_FOLDER, metavar="STUDY", help="Go on with a study that was ended.")
+@click.option("--dry-run", is_flag=True, help="Show the space and what is predicted; start nothing.")
+@options.as_json
+def COMMAND(target: str | None, **given: Any) -> None:
+    """Search the settings of TARGET (a plan.json, a run, a folder or a model) with few starts of the engine.
+
+    The default plan is measured first. Memory arithmetic removes what cannot start, the estimate says what
+    to try next, and what was measured corrects it. Finalists run against the default in turn, and each
+    setting of the winner is put back once to see what it gave. Exits with 0 whether or not something
+    better was found: the answer says which.
+    """
+    from model_optimizer import api
+    from model_optimizer.cli import render_tune
+    from model_optimizer.cli.progress import Reporter
+    from model_optimizer.core import codec
+
+    if given["resume"]:
+        _refuse_with_resume(target)
+    request = None if given["resume"] else _request(target, given)
+    reporter = Reporter()
+    try:
+        if given["dry_run"] and request is not None:
+            prepared = api.tuning(request, given["out"], progress=reporter)
+            click.echo(render_tune.space_text(prepared), nl=False)
+            return
+        folder, study = api.tune(request, given["resume"] or given["out"], progress=reporter)
+    finally:
+        reporter.close()
+    click.echo(codec.dumps(study) if given["as_json"] else render_tune.study_text(study, folder), nl=False)
+
+
+def _request(target: str | None, given: dict[str, Any]) -> "TuneRequest":
+    from dataclasses import fields
+
+    from model_optimizer.core import Slo
+    from model_optimizer.flow.study import TuneRequest
+
+    if target is None:
+        raise UsageError(
+            "nothing to tune was named", hint=("mopt tune plan.json", "mopt tune --resume STUDY")
+        )
+    if given["qps"] and given["concurrency"]:
+        raise UsageError("a load has rates (--qps) or concurrencies, not both")
+    if given["seconds"] <= 0 or given["probe_s"] <= 0:
+        raise UsageError("--for and --probe must be longer than nothing")
+    slo = Slo(**{name: given[name] for name in ("ttft_ms", "tpot_ms", "e2e_ms", "percentile")})
+    taken = {f.name for f in fields(TuneRequest)} - {"target", "slo", "levels", "open_loop"}
+    return TuneRequest(
+        target=target,
+        slo=slo,
+        levels=given["qps"] or given["concurrency"],
+        open_loop=bool(given["qps"]),
+        **{name: given[name] for name in taken},
+    )
+
+
+def _refuse_with_resume(target: str | None) -> None:
+    context = click.get_current_context()
+    source = click.core.ParameterSource.COMMANDLINE
+    named = [n for n in context.params if n not in KEPT and context.get_parameter_source(n) == source]
+    if target or named:
+        words = ", ".join(f"--{name.replace('_', '-')}" for name in named) or "a TARGET"
+        raise UsageError(
+            f"{words} and --resume exclude each other", hint=("a study keeps what it was asked",)
+        )

@@ -1,0 +1,124 @@
+"""Screens of `mopt tune`."""
+
+import math
+from pathlib import Path
+
+from model_optimizer.core.study import Duel, Score, Settings, Study, Trial
+from model_optimizer.flow.study import Prepared
+
+UNITS = {"goodput": "requests/s within the SLO", "energy": "tokens/J", "cost": "requests/s per money/h"}
+SHOWN = 8
+
+
+def space_text(prepared: Prepared) -> str:
+    """What would be searched, and what is predicted of it."""
+    question, guide = prepared.question, prepared.guide
+    rows = [f"{prepared.model.name} on {prepared.study.host_name}, {question.plan.engine}"]
+    rows += ["", "Settings that are tried (the default is marked)", ""]
+    width = max(len(knob.name) for knob in question.knobs)
+    for knob in question.knobs:
+        values = "  ".join(f"[{v or 'unset'}]" if v == knob.default else v or "unset" for v in knob.values)
+        rows.append(f"  {knob.name.ljust(width)}  {_short(values, 90)}")
+        rows.append(f"  {' ' * width}  {knob.because}")
+    size = math.prod(len(knob.values) for knob in question.knobs)
+    rows += ["", f"{size:,} combinations; {question.trials} starts are spent on the search, then "]
+    finals = question.repeats * (1 + question.finalists + question.ablate)
+    rows[-1] += f"up to {finals} on the proof."
+    if guide is None:
+        rows.append("Speed of this engine is not predicted: trials alone lead the search.")
+    return "\n".join(rows) + "\n"
+
+
+def study_text(study: Study, folder: Path) -> str:
+    """The answer first, then why, then the trials."""
+    rows = [_answer(study), ""]
+    if study.finals:
+        rows += ["Proof: runs taken in turn, each with a start of its own", ""]
+        rows += [f"  {_duel(study, found)}" for found in study.finals]
+        rows.append("")
+    if study.contributions:
+        rows += ["What each setting gives (the winner beside the winner without it)", ""]
+        for part in study.contributions:
+            back = part.back_to or "unset"
+            rows.append(f"  {part.name}={_value(part.value)} (was {back}): {_ratio(part.verdict)}")
+        rows.append("")
+    rows += _trials(study)
+    rows += [f"  {note}" for note in study.notes]
+    if study.unverified:
+        rows.append(f"  not verified for quality: {', '.join(study.unverified)}")
+    rows.append(f"Study: {folder}  (study.json, lock.json, log/)")
+    return "\n".join(rows) + "\n"
+
+
+def _answer(study: Study) -> str:
+    if study.winner is None:
+        return f"The default stays: {study.because}."
+    best = max(
+        (d for d in study.finals if d.decision == "better"), key=lambda d: (d.interval or (0.0, 0.0))[0]
+    )
+    return f"Better: {settings_text(best.b, study.default)}\n{study.because}."
+
+
+def settings_text(settings: Settings, default: Settings) -> str:
+    """Only what differs from the default."""
+    turned = [f"{n}={_value(v)}" for n, v in settings.items() if v != default.get(n)]
+    return "  ".join(turned) or "default"
+
+
+def _value(value: str) -> str:
+    return _short(value, 40) if value else "unset"
+
+
+def _short(text: str, length: int) -> str:
+    return text if len(text) <= length else f"{text[: length - 1]}…"
+
+
+def _duel(study: Study, found: Duel) -> str:
+    words = f"{settings_text(found.b, study.default)}: {_ratio(found)}"
+    if found.decision == "undecided" and found.runs_needed:
+        words += f"; about {found.runs_needed} runs of each would decide"
+    return words
+
+
+def _ratio(found: Duel) -> str:
+    if found.ratio is None:
+        return f"{found.decision}, {found.because}"
+    runs = f"{len(found.a_values)} and {len(found.b_values)} runs"
+    if found.interval is None:
+        return f"{found.ratio:.3f} x, {found.decision} ({runs}: {found.because})"
+    low, high = found.interval
+    return f"{found.ratio:.3f} x [{low:.3f}, {high:.3f}], {found.decision} ({runs})"
+
+
+def _trials(study: Study) -> list[str]:
+    """The best ones, and those that failed."""
+    first = next((t.score for t in study.trials if t.score is not None), None)
+    good = [t for t in study.trials if t.score is not None]
+    good.sort(key=lambda t: (t.score.value, t.score.signal) if t.score else (0.0, 0.0), reverse=True)
+    bad = [t for t in study.trials if t.score is None]
+    unit = UNITS[study.objective]
+    rows = [f"Trials: {len(study.trials)} of {study.combinations:,} combinations; {unit}", ""]
+    for trial in good[:SHOWN]:
+        rows.append(f"  {_trial(trial, study, first)}")
+    if len(good) > SHOWN:
+        rows.append(f"  and {len(good) - SHOWN} more")
+    for trial in bad:
+        what = settings_text(trial.settings, study.default)
+        rows.append(f"  failed: {what}: {_short(trial.because or '', 120)}")
+    if study.predicted_error is not None:
+        rows.append(
+            f"  predicted ratios to the default were off by {study.predicted_error:.0%} in the median"
+        )
+    return [*rows, ""]
+
+
+def _trial(trial: Trial, study: Study, first: Score | None) -> str:
+    found = trial.score
+    assert found is not None
+    ratio = f"{found.value / first.value:.2f} x" if first is not None and first.value > 0 else "-"
+    words = f"{found.value:9.3f}  {ratio:>7}  at {found.level}"
+    if trial.state == "aborted":
+        words += ", given up after the probe"
+    if trial.seconds is not None:
+        words += f", {trial.seconds:.0f} s"
+    return f"{words}  {settings_text(trial.settings, study.default)}"
