@@ -2,12 +2,13 @@
 
     python3 measure_embeddings.py --out OUT/embed-table.json [--seconds 200] [--only eager,compiled]
 
-The shape is Qwen3-Embedding-0.6B's, the weights are random and the same for all: eager PyTorch in FP16, PyTorch
-compiled layer by layer and replayed as one CUDA graph, vLLM's pooling runner in FP16 and in FP8 (its own online
-quantization). Each is asked for 1, 8 and 32 inputs of 512 tokens, one batch after the other. A row says how long a
-batch takes, what the GPU drew for it (NVML's energy counter), how busy it was, the memory in use, and how far the
-vectors are from those in FP32 by PyTorch. Nothing comes from a network. Rows that are in the file are not measured
-again, so that a run that was stopped can go on; `--tiny` tries the script on a processor with a small shape.
+The shape is Qwen3-Embedding-0.6B's, the weights are random and the same for all: eager PyTorch in FP16,
+PyTorch compiled layer by layer and replayed as one CUDA graph, vLLM's pooling runner in FP16 and in FP8
+(its own online quantization). Each is asked for 1, 8 and 32 inputs of 512 tokens, one batch after the
+other. A row says how long a batch takes, what the GPU drew for it (NVML's energy counter), how busy it was,
+the memory in use, and how far the vectors are from those in FP32 by PyTorch. Nothing comes from a network.
+Rows that are in the file are not measured again, so that a run that was stopped can go on; `--tiny` tries
+the script on a processor with a small shape.
 """
 
 import argparse
@@ -33,19 +34,47 @@ VOCABULARY = 1000
 WAYS = ("eager", "compiled", "vllm-fp16", "vllm-fp8")
 PROCESSES = (("eager", "compiled"), ("vllm-fp16",), ("vllm-fp8",))
 CONFIG = {
-    "architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3", "hidden_size": 1024, "num_hidden_layers": 28,
-    "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 3072,
-    "vocab_size": 151669, "max_position_embeddings": 32768, "rope_theta": 1000000, "rms_norm_eps": 1e-06,
-    "hidden_act": "silu", "attention_bias": False, "attention_dropout": 0.0, "tie_word_embeddings": True,
-    "initializer_range": 0.02, "torch_dtype": "float16", "bos_token_id": 1, "eos_token_id": 2, "use_cache": False,
-}  # fmt: skip
-TINY = {"hidden_size": 64, "num_hidden_layers": 2, "intermediate_size": 128, "vocab_size": 2000, "head_dim": 16,
-        "num_attention_heads": 4, "num_key_value_heads": 2}  # fmt: skip
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "hidden_size": 1024,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "intermediate_size": 3072,
+    "vocab_size": 151669,
+    "max_position_embeddings": 32768,
+    "rope_theta": 1000000,
+    "rms_norm_eps": 1e-06,
+    "hidden_act": "silu",
+    "attention_bias": False,
+    "attention_dropout": 0.0,
+    "tie_word_embeddings": True,
+    "initializer_range": 0.02,
+    "torch_dtype": "float16",
+    "bos_token_id": 1,
+    "eos_token_id": 2,
+    "use_cache": False,
+}
+TINY = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "intermediate_size": 128,
+    "vocab_size": 2000,
+    "head_dim": 16,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+}
 QUIET = {
-    "VLLM_USE_FLASHINFER_SAMPLER": "0", "FLASHINFER_DISABLE_VERSION_CHECK": "1", "HF_HUB_OFFLINE": "1",
-    "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "VLLM_LOGGING_COLOR": "0", "TOKENIZERS_PARALLELISM": "false",
+    "VLLM_USE_FLASHINFER_SAMPLER": "0",
+    "FLASHINFER_DISABLE_VERSION_CHECK": "1",
+    "HF_HUB_OFFLINE": "1",
+    "VLLM_NO_USAGE_STATS": "1",
+    "DO_NOT_TRACK": "1",
+    "VLLM_LOGGING_COLOR": "0",
+    "TOKENIZERS_PARALLELISM": "false",
     "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
-}  # fmt: skip
+}
 
 
 def main() -> None:
@@ -284,6 +313,7 @@ def watched(ask: Callable[[list[list[int]]], Any], batch: int, memory_before: in
         took, spent = time.perf_counter() - began, energy()
     total = len(times) * batch * TOKENS
     used = memory_used()
+    spent = None if joules is None or spent is None else spent - joules
     return {
         "batches": len(times),
         "latency_ms": {"p50": round(statistics.median(times), 3), "p99": round(ranked(times, 0.99), 3),
@@ -291,8 +321,8 @@ def watched(ask: Callable[[list[list[int]]], Any], batch: int, memory_before: in
         "tokens_per_s": round(total / took),
         "requests_per_s": round(len(times) * batch / took, 2),
         "gpu_utilization": sampler.mean(),
-        "power_w": None if joules is None or spent is None else round((spent - joules) / 1000 / took, 1),
-        "millijoules_per_token": None if joules is None or spent is None else round((spent - joules) / total, 4),
+        "power_w": None if spent is None else round(spent / 1000 / took, 1),
+        "millijoules_per_token": None if spent is None else round(spent / total, 4),
         "gpu_memory_bytes": None if used is None or memory_before is None else used - memory_before,
     }  # fmt: skip
 
@@ -394,7 +424,8 @@ def table(found: list[dict[str, Any]]) -> str:
         cells = (
             row["way"], row["batch"], row["latency_ms"]["p50"], row["latency_ms"]["p99"], row["tokens_per_s"],
             row["gpu_utilization"], row["power_w"], row["millijoules_per_token"],
-            None if row["gpu_memory_bytes"] is None else round(row["gpu_memory_bytes"] / 2**30, 2), row["cosine_min"],
+            None if row["gpu_memory_bytes"] is None else round(row["gpu_memory_bytes"] / 2**30, 2),
+            row["cosine_min"],
         )  # fmt: skip
         lines.append("| " + " | ".join("?" if cell is None else str(cell) for cell in cells) + " |")
     return "\n".join(lines)
