@@ -9,7 +9,10 @@ from .workload import Slo, Workload
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Percentiles:
-    """Milliseconds. A percentile that falls on a failed request is None, and `because` says so."""
+    """Milliseconds. A percentile that falls on a failed request is None, and `because` says so.
+
+    `sd` is the standard deviation around `mean`, None where it was not kept.
+    """
 
     p50: float | None = None
     p90: float | None = None
@@ -17,6 +20,7 @@ class Percentiles:
     mean: float | None = None
     p50_ci: tuple[float, float] | None = None
     p99_ci: tuple[float, float] | None = None
+    sd: float | None = None
     because: str | None = None
 
 
