@@ -66,7 +66,7 @@ def _layer(name: str, here: Sequence[Finding], width: int) -> str:
     elif waiting:
         text = f"waits for {waiting[0].waits_for}"
     else:
-        text = next(f.message for f in here if f.status == status)
+        text = [f.message for f in here if f.status == status][-1]
     start = f"{MARK[status]}  {name:<{width}}  "
     return start + textwrap.shorten(text, _WIDTH - len(start), placeholder=" ...")
 

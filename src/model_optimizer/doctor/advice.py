@@ -160,10 +160,19 @@ def gpus(host: Host) -> tuple[Gpu, ...] | Finding:
 
 def named(host: Host, which: list[Gpu]) -> str:
     """`GPU 0` or `GPU 0, 3` by the place in the host's list, or `the GPU` when there is one only."""
-    everyone = list(host.gpus or ())
-    if len(everyone) == 1:
+    if len(host.gpus or ()) == 1:
         return "the GPU"
-    return "GPU " + ", ".join(str(i) for i, gpu in enumerate(everyone) if any(gpu is one for one in which))
+    return "GPU " + places(host, which).replace(",", ", ")
+
+
+def places(host: Host, which: list[Gpu]) -> str:
+    """Their places in the host's list, as nvidia-smi's option -i takes them: `0,3`."""
+    return ",".join(str(i) for i, gpu in enumerate(host.gpus or ()) if any(gpu is one for one in which))
+
+
+def count(number: int, thing: str) -> str:
+    """`1 GPU`, `2 GPUs`."""
+    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def dotted(version: tuple[int, ...] | None) -> str:

@@ -23,7 +23,8 @@ def check(host: Host) -> Finding:
             message=f"{advice.named(host, bad)}: {sum(g.ecc_uncorrected or 0 for g in bad)} "
             "uncorrectable memory errors",
             evidence="NVML: uncorrected ECC errors since the driver was loaded",
-            hint="take the work off it and reset it: sudo nvidia-smi --gpu-reset -i N\n"
+            hint="take the work off it and reset it:\n"
+            f"sudo nvidia-smi --gpu-reset -i {advice.places(host, bad)}\n"
             "when they come back, have the GPU replaced",
         )
     if all(gpu.ecc_uncorrected is None for gpu in gpus):

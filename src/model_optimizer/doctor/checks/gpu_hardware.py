@@ -24,7 +24,9 @@ def check(host: Host) -> Finding:
     evidence = ", ".join(f"{a.vendor} {a.device} ({a.kind})" for a in adapters) or "no adapter on the PCI bus"
     if found:
         count = sum(a.vendor == "nvidia" and a.kind != "switch" for a in adapters) or len(host.gpus or ())
-        return Finding(status="ok", message=f"{count} NVIDIA GPU in the machine", evidence=evidence)
+        return Finding(
+            status="ok", message=f"{advice.count(count, 'NVIDIA GPU')} in the machine", evidence=evidence
+        )
     if any(a.vendor == "amd" and a.kind == "compute" for a in adapters):
         return Finding(
             status="fail",

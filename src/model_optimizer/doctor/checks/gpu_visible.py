@@ -31,4 +31,4 @@ def check(host: Host) -> Finding:
             ),
         )
     names = ", ".join(dict.fromkeys(gpu.name for gpu in host.gpus))
-    return Finding(status="ok", message=f"{len(host.gpus)} GPU: {names}", evidence="NVML")
+    return Finding(status="ok", message=f"{advice.count(len(host.gpus), 'GPU')}: {names}", evidence="NVML")

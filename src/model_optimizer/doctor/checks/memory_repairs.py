@@ -34,7 +34,8 @@ def check(host: Host) -> Finding:
             status="warn",
             message=f"{advice.named(host, pending)}: a bad row of memory waits for the next reset",
             evidence="NVML: row remapping pending",
-            hint="when the GPU is idle: sudo nvidia-smi --gpu-reset -i N, or reboot",
+            hint="when the GPU is idle, or by a reboot:\n"
+            f"sudo nvidia-smi --gpu-reset -i {advice.places(host, pending)}",
         )
     if all(gpu.remap_failed is None and gpu.retired_pages is None for gpu in gpus):
         return advice.not_here("this GPU does not report repairs of its memory")

@@ -30,8 +30,8 @@ def check(host: Host) -> Finding:
             message=f"{advice.named(host, empty)}: MIG is on but no instance was made, so "
             "CUDA finds no device",
             evidence="NVML: MIG mode on, 0 instances",
-            hint="make one: sudo nvidia-smi mig -cgi 0 -C   # the whole GPU\nor turn MIG "
-            "off: sudo nvidia-smi -i N -mig 0",
+            hint="make one: sudo nvidia-smi mig -cgi 0 -C   # the whole GPU\n"
+            f"or turn MIG off: sudo nvidia-smi -i {advice.places(host, empty)} -mig 0",
         )
     return Finding(
         status="warn",

@@ -25,7 +25,7 @@ def check(host: Host) -> Finding:
             status="warn",
             message=f"{advice.named(host, down)}: {down[0].nvlinks_up} of {down[0].nvlinks} NVLinks are up",
             evidence=evidence,
-            hint="nvidia-smi nvlink --status -i N names them; check bridge or board, and "
-            "look for Xid 74 in the kernel log",
+            hint=f"nvidia-smi nvlink --status -i {advice.places(host, down)}\n"
+            "check the bridge or board, and look for Xid 74 in the kernel log",
         )
     return Finding(status="ok", message=f"{linked[0].nvlinks_up} NVLinks up on each GPU", evidence=evidence)

@@ -28,7 +28,7 @@ def check(host: Host) -> Finding:
             message=f"{advice.named(host, low)}: limited to {low[0].power_limit_w:g} W, "
             f"{low[0].power_limit_default_w:g} W is its default",
             evidence=evidence,
-            hint=f"sudo nvidia-smi -pl {low[0].power_limit_default_w:g}   # when nobody "
-            "lowered it on purpose",
+            hint=f"sudo nvidia-smi -i {advice.places(host, low)} -pl {low[0].power_limit_default_w:g}"
+            "   # when nobody lowered it on purpose",
         )
     return Finding(status="ok", message=f"power limit {known[0].power_limit_w:g} W", evidence=evidence)

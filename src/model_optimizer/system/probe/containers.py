@@ -67,7 +67,8 @@ def _runtimes(info: dict[str, Any] | None, daemon: dict[str, Any]) -> tuple[str,
 def _cgroup_driver(info: dict[str, Any] | None, daemon: dict[str, Any]) -> str | None:
     if info:
         return str(info.get("CgroupDriver") or "") or None
-    options = [str(option) for option in daemon.get("exec-opts") or ()]
+    given = daemon.get("exec-opts")
+    options = [str(option) for option in given] if isinstance(given, list) else []
     found = [o.rpartition("=")[2] for o in options if o.startswith("native.cgroupdriver=")]
     return found[0] if found else None
 

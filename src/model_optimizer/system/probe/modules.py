@@ -112,7 +112,7 @@ def _messages(world: World) -> tuple[str, ...] | None:
     Many systems show them to root only; the journal has them for members of its group.
     """
     text = world.run(["dmesg"], 2.0) or world.run(
-        ["journalctl", "-k", "-b", "-q", "--no-pager", "-o", "cat"], 2.5
+        ["journalctl", "-k", "-b", "-q", "-n", "20000", "--no-pager", "-o", "cat"], 2.5
     )
     if text is None:
         return None
