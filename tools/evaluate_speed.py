@@ -24,6 +24,8 @@ from statistics import fmean, median
 from model_optimizer.core import FitQuestion, Lengths, ModelSpec, MoptError, Workload, plugins
 from model_optimizer.facts import gpus, speed, vllm
 from model_optimizer.facts.versions import key
+from model_optimizer.core.calibration import Calibration
+from model_optimizer.planner import calibrate
 from model_optimizer.planner import fit as memory_room
 from model_optimizer.planner.memory import card
 from model_optimizer.planner.service import loads, loop, summary
@@ -86,6 +88,9 @@ class Point:
     output: int
     concurrency: int | None = None
     burst: int | None = None
+    qps: float | None = None
+    cached: int = 0
+    spread: tuple[int, int] | None = None
     requests: int | None = None
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
@@ -356,27 +361,35 @@ def _ours():
         for line in gzip.decompress(path.read_bytes()).decode().splitlines():
             start = json.loads(line)
             flags = dict(zip(start["flags"], [*start["flags"][1:], ""], strict=True))
-            for load in start.get("loads") or []:
+            for number_of, load in enumerate(start.get("loads") or []):
+                if "error" in load:
+                    continue
+                output, qps = load.get("output_tokens", 1), load.get("qps")
+                least, most = output if isinstance(output, list) else (output, output)
+                usual = "awq_int4" if "awq" in start["id"] else "bf16"
                 yield Point(
                     source="ours-h200",
-                    id=f"{start['id']}-{load['prompt_tokens']}-{load['output_tokens']}-{load['concurrency']}",
+                    id=f"{start['id']}-{number_of}",
                     model=start["model"],
-                    scheme=flags.get("--quantization", "bf16"),
+                    scheme=flags.get("--quantization", usual),
                     gpu="H200 SXM 141GB",
                     version=path.parent.name.split("-")[1],
                     kv_bits=8 if flags.get("--kv-cache-dtype") == "fp8" else 16,
                     eager="--enforce-eager" in start["flags"],
                     prompt=load["prompt_tokens"],
-                    output=load["output_tokens"],
-                    concurrency=load["concurrency"],
+                    output=round((least + most) / 2),
+                    spread=(least, most) if least != most else None,
+                    concurrency=load.get("concurrency"),
+                    qps=qps,
+                    cached=load.get("shared_prefix", 0),
                     requests=load["requests"],
                     max_num_seqs=int(flags.get("--max-num-seqs", 0)) or None,
                     max_num_batched_tokens=int(flags.get("--max-num-batched-tokens", 0)) or None,
                     kv_tokens=int(start["kv_cache_tokens"]),
-                    tpot=load["tpot_ms_p50"],
+                    tpot=load.get("tpot_ms_p50"),
                     tpot_stat="p50",
-                    throughput=load["output_tokens_per_s"],
-                    ttft=load["ttft_ms_p50"],
+                    throughput=None if qps else load.get("output_tokens_per_s"),
+                    ttft=load.get("ttft_ms_p50"),
                 )
 
 
@@ -464,7 +477,10 @@ def predict(p: Point, shared=None, overheads=None, aic=None) -> dict[str, float 
     overhead = overhead or speed.engine(p.engine).at(p.version)
     if p.async_scheduling is not None:
         overhead = replace(overhead, overlap=p.async_scheduling)
-    model = roofline(setup, shared=shared, overhead=overhead) if not TABLES else tabled(p, overhead)
+    own = calibration_of(p) if CALIBRATED else None
+    model = roofline(setup, shared=shared, overhead=overhead, calibration=own)
+    if TABLES:
+        model = tabled(p, overhead)
     limits = replace(
         limits,
         frontend_ms=overhead.frontend_ms,
@@ -472,7 +488,9 @@ def predict(p: Point, shared=None, overheads=None, aic=None) -> dict[str, float 
         mixed=overhead.mixed,
         reserve=overhead.reserve,
         ahead=overhead.overlap,
+        frontend_busy_ms=(shared or speed.shared()).frontend_busy_ms,
         poll_steps=p.poll_steps,
+        cached_tokens=p.cached,
     )
     chat = p.source.startswith("gpustack") and 190 < p.output < 222 and p.prompt < 300
     work = Workload(
@@ -480,7 +498,10 @@ def predict(p: Point, shared=None, overheads=None, aic=None) -> dict[str, float 
         output_tokens=CHAT[1] if chat else drawn(p, p.output),
         requests=p.requests,
     )
-    load = loads.burst(work, p.burst) if p.burst else loads.closed(work, p.concurrency or 1)
+    if p.qps:
+        load = loads.opened(work, p.qps, p.requests or 200)
+    else:
+        load = loads.burst(work, p.burst) if p.burst else loads.closed(work, p.concurrency or 1)
     outcome = loop.Replica(model, limits, load.requests, load.follow).run()
     n = summary.summarize(outcome, load)
     rate = n.output_tokens_per_s + (n.input_tokens_per_s if p.total else 0)
@@ -490,6 +511,16 @@ def predict(p: Point, shared=None, overheads=None, aic=None) -> dict[str, float 
 
 
 TABLES = False
+CALIBRATED = False
+
+
+@cache
+def calibration_of(p: Point) -> Calibration | None:
+    """What `mopt calibrate` found on the machine of a point: on ours alone."""
+    if not p.source.startswith("ours"):
+        return None
+    answer = json.loads((POINTS.parent / "calibrate-h200.json").read_text())
+    return calibrate.calibration(answer, gpus.find(p.gpu), date="2026-11-30")
 
 
 def grid_of(p: Point):
@@ -523,6 +554,8 @@ def tabled(p: Point, overhead):
 
 def drawn(p: Point, tokens: int) -> Lengths:
     """The runs of the silicon sample draw lengths between 0.8 and 1 times what they are called by."""
+    if p.spread and tokens == p.output:
+        return Lengths(kind="uniform", numbers=p.spread)
     if not p.source.startswith("silicon"):
         return Lengths.fixed(tokens)
     return Lengths(kind="uniform", numbers=(max(1, round(0.8 * tokens)), tokens))
@@ -556,7 +589,7 @@ def loss(found: dict[str, dict[str, float]], chosen: list[Point]) -> float:
     return fmean(fmean(values) for values in by.values())
 
 
-SHARED = ("sustained", "weight_only_compute", "weight_only_bandwidth")
+SHARED = ("sustained", "weight_only_compute", "weight_only_launch_us", "frontend_busy_ms")
 OWN = ("gap_ms", "step_ms", "sequence_us", "layer_us", "frontend_ms")
 
 
@@ -572,8 +605,11 @@ def fit(chosen: list[Point], rounds: int = 1):
     best = loss(errors(sample, shared=shared, overheads=overheads), sample)
     for _ in range(rounds):
         for name in SHARED:
-            for factor in (0.88, 0.94, 1.06, 1.12):
-                trial = replace(shared, **{name: min(1.0, getattr(shared, name) * factor)})
+            for factor in (
+                (0.5, 0.75, 1.33, 2.0) if name.endswith(("_ms", "_us")) else (0.88, 0.94, 1.06, 1.12)
+            ):
+                value = getattr(shared, name) * factor
+                trial = replace(shared, **{name: value if name.endswith(("_ms", "_us")) else min(1.0, value)})
                 score = loss(errors(sample, shared=trial, overheads=overheads), sample)
                 if score < best - 1e-5:
                     best, shared = score, trial
@@ -647,7 +683,10 @@ def main() -> None:
         "--tables", action="store_true", help="steps from aiconfigurator-core, where it has them"
     )
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--calibrated", action="store_true", help="with what `mopt calibrate` found")
     asked = parser.parse_args()
+    global CALIBRATED
+    CALIBRATED = asked.calibrated
     every = points()
     wrong = contradicted(every)
     if not asked.all:

@@ -1,6 +1,7 @@
 """Micro-benchmarks of a GPU replace the constants of its generation."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,15 +113,79 @@ def test_an_interpreter_that_is_not_there() -> None:
     assert isinstance(found.exception, UsageError)
 
 
+def test_a_slow_host_makes_steps_without_graphs_slower() -> None:
+    quick, slow = (replace(made(0.8, 0.6), eager_launch_us=us) for us in (3.0, 9.0))
+    one, other = (
+        roofline(setup("l4", name="Qwen/Qwen3-0.6B", eager=True), calibration=c) for c in (quick, slow)
+    )
+    assert other.decode_ms(1, 100) > 2 * one.decode_ms(1, 100)
+    covered = [roofline(setup("l4"), calibration=c).decode_ms(1, 100) for c in (quick, slow)]
+    assert covered[0] == covered[1], "graphs hide the host"
+
+
+def test_steady_clocks_count_once_for_products_and_slow_the_rest() -> None:
+    """Products were timed under steady work; attention was not, and takes what was measured."""
+    known = made(0.8, 0.6)
+    cool, hot = (roofline(setup("l4"), calibration=replace(known, sustained=s)) for s in (1.0, 0.7))
+    assert [one.computed for one in cool.dense] == pytest.approx([one.computed for one in hot.dense])
+    assert hot.prefill_ms(4096) > cool.prefill_ms(4096)
+
+
+def test_slow_copies_and_launches_slow_what_lies_between_products() -> None:
+    known = made(0.8, 0.6)
+    slow = replace(known, copy_bytes_per_s=100e9, graph_launch_us=3.0)
+    plain = replace(known, copy_bytes_per_s=263e9, graph_launch_us=1.03)
+    assert roofline(setup("l4"), calibration=plain).passes == pytest.approx(roofline(setup("l4")).passes)
+    assert roofline(setup("l4"), calibration=slow).passes > 2 * roofline(setup("l4")).passes
+    assert roofline(setup("l4"), calibration=slow).moved > 2 * roofline(setup("l4")).moved
+
+
+def test_the_answer_of_a_real_h200_makes_estimates_of_it(tmp_path: Path) -> None:
+    """The file that the script wrote there, through the command: what follows is near what vLLM did there."""
+    answer = Path(__file__).parents[2] / "evidence/speed-model/calibrate-h200.json"
+    found = CliRunner().invoke(app, ["calibrate", "--answer", str(answer), "--json"])
+    assert found.exit_code == 0, found.output
+    kept = json.loads(found.output)
+    assert kept["gpu"] == "H200 SXM 141GB"
+    assert 0.7 < kept["kernels"]["bf16"]["bandwidth"] < 1
+    assert kept["kernels"]["bf16"]["error"] < 0.1
+    line = "estimate Qwen/Qwen3-8B --gpu h200 --engine vllm==0.25.1 --concurrency 32 --requests 128 "
+    line += "--prompt-tokens 512 --output-tokens uniform:96,160"
+    said = json.loads(CliRunner().invoke(app, [*line.split(), "--step-model", "roofline", "--json"]).output)
+    assert said["tpot_ms"]["mean"] == pytest.approx(8.6, rel=0.12), "8.616 ms measured"
+    assert said["output_tokens_per_s"] == pytest.approx(2996, rel=0.12)
+
+
+def test_what_to_measure_elsewhere_is_written_down(tmp_path: Path) -> None:
+    file = tmp_path / "request.json"
+    found = CliRunner().invoke(app, ["calibrate", "--write-request", str(file), "--for", "20s"])
+    assert found.exit_code == 0 and "python calibrate.py request.json result.json" in found.output
+    assert json.loads(file.read_text())["seconds"] == 20
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", "{}", '{"device": "x", "torch": "2", "products": {"bf16": [[1, 2, 3]]}}',
+     '{"device": "x", "torch": "2", "products": {"bf16": [[1, 2, 3, -4]]}}',
+     '{"device": "cpu", "torch": "2", "products": {}}'],
+)  # fmt: skip
+def test_what_is_no_answer_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "answer.json"
+    file.write_text(text)
+    found = CliRunner().invoke(app, ["calibrate", "--answer", str(file)])
+    assert isinstance(found.exception, UsageError)
+
+
 @pytest.mark.engine
-def test_the_worker_measures_with_a_real_pytorch(onnx_env_python: Path) -> None:
+def test_the_worker_measures_with_a_real_pytorch(onnx_env_python: Path, tmp_path: Path) -> None:
     """On the processor, since tests have no GPU: the numbers mean nothing, their places do."""
     asked = {
         "shapes": [[256, 128]],
         "tokens": [1, 64],
-        "formats": ["bf16", "int3"],
-        "seconds": 1,
+        "formats": ["int3", "bf16"],
+        "seconds": 4,
         "device": "cpu",
+        "keep": str(tmp_path / "kept.jsonl"),
     }
     environment = worker.variables("onnx", onnx_env_python)
     said = worker.run_job(
@@ -130,6 +195,13 @@ def test_the_worker_measures_with_a_real_pytorch(onnx_env_python: Path) -> None:
     assert all(row[3] > 0 for row in said["products"]["bf16"])
     assert said["copy_bytes_per_s"] > 0
     assert any("int3" in note for note in said["notes"])
+    kept = tmp_path / "kept.jsonl"
+    kept.write_text(kept.read_text() + '{"device": "cpu", "name": "bf1')
+    again = worker.run_job(
+        onnx_env_python, "calibrate", asked, lambda *_: None, env=environment, timeout_s=120
+    )
+    assert again["products"] == said["products"], "what was kept is not measured again"
+    assert again["copy_bytes_per_s"] == said["copy_bytes_per_s"]
 
 
 @pytest.mark.engine

@@ -129,7 +129,14 @@ def calibration_text(found: Calibration, path: str) -> str:
         lines += ["", f"copies: {found.copy_bytes_per_s / 1e9:.0f} GB/s, read and written"]
     if found.eager_launch_us:
         graph = f", {found.graph_launch_us:.3g} us in a graph" if found.graph_launch_us else ""
-        lines.append(f"a small kernel: {found.eager_launch_us:.3g} us{graph}")
+        back = (
+            f", {found.round_trip_us:.3g} us until the host has read its number"
+            if found.round_trip_us
+            else ""
+        )
+        lines.append(f"a small kernel: {found.eager_launch_us:.3g} us{graph}{back}")
+    if found.sustained:
+        lines.append(f"under steady work: {found.sustained:.0%} of the rate after a pause")
     lines += [f"note: {note}" for note in found.notes]
     lines += ["", f"kept in {path}; `mopt estimate` uses it for this GPU"]
     return "\n".join(printable(line).rstrip() for line in lines) + "\n"

@@ -24,7 +24,9 @@ class Calibration:
     """One run of `mopt calibrate`. `gpu` is the full name in the facts.
 
     `copy_bytes_per_s` counts what is read and what is written. `graph_launch_us` is one small kernel inside
-    a CUDA graph, `eager_launch_us` without; None where it could not be measured.
+    a CUDA graph, `eager_launch_us` without, `round_trip_us` with its number read by the host; `sustained` is
+    the rate of a large product after seconds of work, as a share of that after a pause. None where it could
+    not be measured.
     """
 
     gpu: str
@@ -33,6 +35,8 @@ class Calibration:
     copy_bytes_per_s: float | None = None
     graph_launch_us: float | None = None
     eager_launch_us: float | None = None
+    round_trip_us: float | None = None
+    sustained: float | None = None
     torch: str
     date: str
     notes: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, cast
 
-from model_optimizer.core import ModelSpec, Progress, ToolError
+from model_optimizer.core import ModelSpec, Progress, ToolError, UsageError
 from model_optimizer.core.calibration import Calibration, KernelRates
 from model_optimizer.facts import speed
 from model_optimizer.facts.gpus import GpuFact
@@ -23,6 +23,25 @@ def request(model: ModelSpec, seconds: float, device: str = "cuda") -> dict[str,
         "seconds": seconds,
         "device": device,
     }
+
+
+def check(answer: Mapping[str, Any]) -> None:
+    """UsageError when this is no answer of the script, or one of a processor."""
+    rows = answer.get("products")
+    whole = isinstance(rows, dict) and all(
+        isinstance(row, list) and len(cast("list[object]", row)) == 4
+        and all(isinstance(n, int | float) and n > 0 for n in cast("list[object]", row))
+        for group in cast("dict[str, list[object]]", rows).values()
+        for row in group
+    )  # fmt: skip
+    if not whole or not isinstance(answer.get("device"), str) or not isinstance(answer.get("torch"), str):
+        raise UsageError(
+            "this is no answer of the calibration script",
+            cause=("`device`, `torch` and `products` {format: [[tokens, outputs, inputs, seconds], ...]}",),
+            hint=("pass the result.json that `calibrate.py request.json result.json` wrote",),
+        )
+    if answer["device"] == "cpu":
+        raise UsageError("this was measured on a processor", hint=("run the script where the GPU is",))
 
 
 def calibration(answer: Mapping[str, Any], gpu: GpuFact, *, date: str) -> Calibration:
@@ -47,6 +66,8 @@ def calibration(answer: Mapping[str, Any], gpu: GpuFact, *, date: str) -> Calibr
         copy_bytes_per_s=answer.get("copy_bytes_per_s"),
         graph_launch_us=answer.get("graph_launch_us"),
         eager_launch_us=answer.get("eager_launch_us"),
+        round_trip_us=answer.get("round_trip_us"),
+        sustained=answer.get("sustained"),
         torch=str(answer["torch"]),
         date=date,
         notes=tuple(cast("list[str]", answer.get("notes", []))),

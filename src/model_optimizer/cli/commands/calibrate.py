@@ -24,21 +24,50 @@ GROUP = "measure"
 @click.option(
     "--for", "seconds", type=options.SecondsType(), default="30s", show_default=True, help="How long."
 )
+@click.option(
+    "--write-request",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Write what to measure to this file, and say how to measure it on a machine without mopt.",
+)
+@click.option(
+    "--answer",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    help="Take what the script measured there, instead of measuring here.",
+)
 @options.as_json
-def COMMAND(python: Path, model: str, gpu: str | None, seconds: float, as_json: bool) -> None:
+def COMMAND(
+    python: Path,
+    model: str,
+    gpu: str | None,
+    seconds: float,
+    write_request: Path | None,
+    answer: Path | None,
+    as_json: bool,
+) -> None:
     """Measure copies, matrix products at the shapes of a model, and launches on this machine's GPU.
 
     What is found is kept in the data folder, and `mopt estimate` takes it for this kind of GPU from then on.
-    Nothing else should run on the GPU meanwhile.
+    Nothing else should run on the GPU meanwhile. On a machine that has PyTorch and no mopt, --write-request
+    and --answer do the same in two halves.
     """
     from model_optimizer import api
     from model_optimizer.cli.progress import Reporter
     from model_optimizer.cli.render_estimate import calibration_text
     from model_optimizer.core import codec
 
+    if write_request is not None:
+        from model_optimizer.flow import calibrate as halves
+
+        line = halves.write_request(write_request, model=model, seconds=seconds)
+        click.echo(f"copy these to the machine: {write_request} {halves.SCRIPT} {halves.CONTRACT}")
+        click.echo(f"run there: {line}")
+        click.echo("then here: mopt calibrate --answer result.json")
+        return
     reporter = Reporter()
     try:
-        found, path = api.calibrate(python, model=model, gpu=gpu, seconds=seconds, progress=reporter)
+        found, path = api.calibrate(
+            python, model=model, gpu=gpu, seconds=seconds, progress=reporter, answer=answer
+        )
     finally:
         reporter.close()
     click.echo(codec.dumps(found) if as_json else calibration_text(found, str(path)), nl=False)

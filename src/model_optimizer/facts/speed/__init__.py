@@ -137,7 +137,12 @@ class Shared(Fact):
     share of it, by the root of the ratio of both, up to `compute_ceiling`. `weight_only_*` are the rate and
     the bandwidth of 16-bit products whose weights are expanded on the fly, as shares of those of plain 16-bit
     products. `pass_us` is the time of one elementwise kernel in a CUDA graph, `passes` how many a layer has,
-    `pass_bandwidth` the share of the peak that they reach.
+    `pass_bandwidth` the share of the peak that they reach. `frontend_busy_ms` is the time in which the server
+    in front of an engine (one Python process) reads a request and can do nothing else.
+
+    Three say what a calibrated machine is compared with: without graphs a layer costs the host as much as
+    `layer_launches` launches, and `pass_us` and `pass_bandwidth` hold where a small kernel in a graph takes
+    `reference_launch_us` and copies reach `reference_copy` of the bandwidth.
     """
 
     sustained: float
@@ -148,6 +153,10 @@ class Shared(Fact):
     passes: float
     pass_us: float
     pass_bandwidth: float
+    frontend_busy_ms: float
+    layer_launches: float
+    reference_launch_us: float
+    reference_copy: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -150,6 +150,7 @@ def limits_of(question: EstimateQuestion, setup: Setup, fitted: Fit) -> Limits:
         reserve=overhead.reserve if generates else 0.0,
         frontend_ms=overhead.frontend_ms,
         frontend_token_us=overhead.frontend_token_us,
+        frontend_busy_ms=min(overhead.frontend_ms, speed.shared().frontend_busy_ms),
     )
 
 

@@ -14,7 +14,8 @@ class Limits:
     0 in vLLM, which takes room back when it must, 1 where nothing is ever taken back. New requests are
     looked for every `poll_steps` steps of decoding. With `ahead`, what a step computes is decided when the
     one before it begins (asynchronous scheduling), so that a new request waits for one more step.
-    `frontend_ms` and `frontend_token_us` pass before the engine sees a request.
+    `frontend_ms` and `frontend_token_us` pass before the engine sees a request, and for `frontend_busy_ms` of
+    that the server in front of it can do nothing else, so that many at once wait for each other there.
     """
 
     max_num_seqs: int = 256
@@ -28,3 +29,4 @@ class Limits:
     ahead: bool = False
     frontend_ms: float = 0.0
     frontend_token_us: float = 0.0
+    frontend_busy_ms: float = 0.0

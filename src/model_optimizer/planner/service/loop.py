@@ -97,6 +97,7 @@ class Replica:
     to_come: int = 0
     polled: int = 0
     began: float = 0.0
+    front: float = 0.0
 
     def __post_init__(self) -> None:
         self.outcome = Outcome(requests=self.requests)
@@ -127,7 +128,9 @@ class Replica:
     def _send(self, index: int, request: Request) -> None:
         """A request reaches the engine after the front end has read it."""
         limits = self.limits
-        request.seen = request.sent + limits.frontend_ms + request.prompt * limits.frontend_token_us / 1e3
+        begun = max(request.sent, self.front)
+        self.front = begun + limits.frontend_busy_ms
+        request.seen = begun + limits.frontend_ms + request.prompt * limits.frontend_token_us / 1e3
         heappush(self.arrivals, (request.seen, index))
 
     def _arrive(self) -> None:

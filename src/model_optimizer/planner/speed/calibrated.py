@@ -8,7 +8,7 @@ from statistics import median
 from model_optimizer.core import ModelSpec
 from model_optimizer.core.calibration import Calibration, KernelRates
 from model_optimizer.facts.gpus import GpuFact
-from model_optimizer.facts.speed import Generation, Kernel
+from model_optimizer.facts.speed import Generation, Kernel, Overhead, Shared
 
 from .products import products
 
@@ -99,16 +99,42 @@ def _descend(
     return place
 
 
-def apply(kernels: Generation, calibration: Calibration) -> Generation:
-    """The generation's kernels with the calibrated ones in their place; relief by power no longer applies."""
+def apply(kernels: Generation, calibration: Calibration, shared: Shared) -> Generation:
+    """The generation's kernels with the calibrated ones in their place; relief by power no longer applies.
+
+    Products were timed while the GPU worked without a pause, so that what is left under steady load is in
+    their rates already, and is taken out of `shared.sustained`.
+    """
     gemm = dict(kernels.gemm)
     for number, rates in calibration.kernels.items():
         gemm[number] = Kernel(
             launch_us=rates.launch_us,
             bandwidth=rates.bandwidth,
-            compute=rates.compute,
+            compute=rates.compute / shared.sustained,
             blend=rates.blend,
             error=rates.error,
         )
     measured = f"{calibration.device} itself ({calibration.date})"
     return replace(kernels, gemm=gemm, measured_on=measured, watts_per_tflops=0.0, borrowed=None)
+
+
+def shared(known: Shared, calibration: Calibration, gpu: GpuFact) -> Shared:
+    """Elementwise kernels and steady clocks as this machine has them, beside the one of the constants."""
+    found = known
+    if calibration.sustained is not None:
+        found = replace(found, sustained=calibration.sustained)
+    if calibration.graph_launch_us is not None:
+        slower = calibration.graph_launch_us / known.reference_launch_us
+        found = replace(found, pass_us=known.pass_us * slower)
+    if calibration.copy_bytes_per_s is not None:
+        share = calibration.copy_bytes_per_s / gpu.bandwidth_bytes_per_s
+        found = replace(found, pass_bandwidth=known.pass_bandwidth * share / known.reference_copy)
+    return found
+
+
+def host(known: Overhead, calibration: Calibration, shared: Shared) -> Overhead:
+    """What a layer costs the host where no graph covers a step, by how long one launch takes here."""
+    if calibration.eager_launch_us is None:
+        return known
+    layer = shared.layer_launches * calibration.eager_launch_us
+    return replace(known, layer_us=layer if known.layer_us else 0.0, eager_layer_us=layer)

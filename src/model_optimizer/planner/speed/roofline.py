@@ -205,11 +205,13 @@ def roofline(
     require_support(setup)
     gpu, shared = setup.gpu, shared or speed.shared()
     kernels = speed.generation(gpu.compute_capability or (0, 0))
+    overhead = overhead or speed.engine(setup.engine).at(setup.version)
     if calibration is not None:
         from . import calibrated
 
-        kernels = calibrated.apply(kernels, calibration)
-    overhead = overhead or speed.engine(setup.engine).at(setup.version)
+        shared = calibrated.shared(shared, calibration, gpu)
+        kernels = calibrated.apply(kernels, calibration, shared)
+        overhead = calibrated.host(overhead, calibration, shared)
     parts = products(
         setup.model, tensor_parallel=setup.tensor_parallel, expert_parallel=setup.expert_parallel
     )
