@@ -176,46 +176,25 @@ def _desk(tables: bool, progress: Progress) -> "Desk":
 
 
 def calibrate(
-    python: Path, *, model: str, gpu: str | None, seconds: float, progress: Progress
+    python: Path,
+    *,
+    model: str,
+    gpu: str | None,
+    seconds: float,
+    progress: Progress,
+    answer: Path | None = None,
 ) -> "tuple[Calibration, Path]":
     """Measure the GPU of this machine with the PyTorch of an interpreter, and keep what was found.
 
-    `model` gives the shapes, `gpu` the name in the facts where the driver's is not enough. HostError when
-    PyTorch sees no GPU, ToolError when nothing could be measured.
+    `model` gives the shapes, `gpu` the name in the facts where the driver's is not enough. With `answer`
+    nothing runs: it is what the script wrote on another machine. HostError when PyTorch sees no GPU,
+    ToolError when nothing could be measured.
     """
+    from model_optimizer.flow import calibrate as room
 
-    from model_optimizer.planner import calibrate as room
-    from model_optimizer.system import models
-    from model_optimizer.system.environments import worker
-
-    if not python.is_file():
-        raise UsageError(
-            f"there is no interpreter `{python}`", hint=("name the `bin/python` of an environment",)
-        )
-    answer = worker.run_job(
-        python,
-        "calibrate",
-        room.request(models.read(model), seconds),
-        progress,
-        env=worker.variables("onnx", python),
-        timeout_s=10 * seconds + 120,
-    )
-    return calibrated(answer, gpu=gpu)
-
-
-def calibrated(answer: "Mapping[str, Any]", *, gpu: str | None) -> "tuple[Calibration, Path]":
-    """Keep what workers/calibrate.py answered, here or on a machine that has no mopt. UsageError when it is
-    no such answer, ToolError when it holds nothing."""
-    from datetime import UTC, datetime
-
-    from model_optimizer.facts import gpus
-    from model_optimizer.planner import calibrate as room
-    from model_optimizer.system import calibrations
-
-    room.check(answer)
-    fact = gpus.find(gpu or str(answer["device"]))
-    found = room.calibration(answer, fact, date=datetime.now(UTC).date().isoformat())
-    return found, calibrations.write(found)
+    if answer is not None:
+        return room.keep(room.read_answer(answer), gpu=gpu)
+    return room.run(python, model=model, gpu=gpu, seconds=seconds, progress=progress)
 
 
 def _is_cpu_engine(name: str) -> bool:
