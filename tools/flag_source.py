@@ -17,6 +17,8 @@ SECTIONS = ("options", "variables", "metrics")
 _OLD = re.compile(r"\[deprecated\]|\bis deprecated|\bare deprecated|deprecated and|deprecated in favor", re.I)
 Row = dict[str, object]
 Table = dict[str, dict[str, Row]]
+Field = tuple[ast.expr, ast.expr | None, str]
+"""Annotation, default, and the text after it."""
 UNKNOWN = object()
 
 
@@ -26,7 +28,7 @@ class Shape:
 
     name: str
     bases: tuple[str, ...] = ()
-    fields: dict[str, tuple[ast.expr, ast.expr | None, str]] = field(default_factory=dict)
+    fields: dict[str, Field] = field(default_factory=dict[str, Field])
 
 
 class Sources:
@@ -36,7 +38,7 @@ class Sources:
         self.trees: dict[str, ast.Module] = {}
         self.shapes: dict[str, Shape] = {}
         self.names: dict[str, ast.expr] = {}
-        self.bound: dict[str, ast.expr] = {}
+        self.without_nargs: set[str] = set()
         for pattern in patterns:
             for path in sorted(root.glob(pattern)):
                 self._read(path.relative_to(root).as_posix(), path.read_text("utf-8"))
@@ -46,6 +48,8 @@ class Sources:
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 self.shapes[node.name] = _shape(node)
+            elif isinstance(node, ast.Delete):
+                self.without_nargs |= set(re.findall(r"\['(\w+)'\]\['nargs'\]", ast.unparse(node)))
         for node in tree.body:
             for bound in _within_conditions(node):
                 if isinstance(bound, ast.Assign) and isinstance(bound.targets[0], ast.Name):
@@ -53,12 +57,12 @@ class Sources:
                 elif isinstance(bound, ast.AnnAssign) and isinstance(bound.target, ast.Name) and bound.value:
                     self.names[bound.target.id] = bound.value
 
-    def fields(self, name: str) -> dict[str, tuple[ast.expr, ast.expr | None, str]]:
+    def fields(self, name: str) -> dict[str, Field]:
         """The fields of a class and of its bases, the nearest first."""
         shape = self.shapes.get(name)
         if shape is None:
             return {}
-        inherited: dict[str, tuple[ast.expr, ast.expr | None, str]] = {}
+        inherited: dict[str, Field] = {}
         for base in shape.bases:
             inherited |= self.fields(base)
         return inherited | shape.fields
@@ -146,11 +150,33 @@ class Sources:
 
     def takes(self, annotation: ast.expr) -> str:
         """`switch`, `list` or `value`."""
-        text = ast.unparse(annotation)
-        words = set(re.findall(r"[A-Za-z_]+", text)) - {"Optional", "None", "Union", "SkipValidation"}
-        if words == {"bool"}:
+        members = [ast.unparse(member) for member in _members(annotation)]
+        kinds = {re.split(r"\W", member)[0] for member in members} - {"None"}
+        if kinds == {"bool"}:
             return "switch"
-        return "list" if re.match(r"(Optional\[)?(list|tuple|set|List|Sequence)\b", text) else "value"
+        return "list" if kinds & {"list", "tuple", "set", "List", "Sequence"} else "value"
+
+
+def _members(annotation: ast.expr) -> Iterator[ast.expr]:
+    """The parts of a union, and what is inside Optional, Annotated and SkipValidation."""
+    if isinstance(annotation, ast.Constant) and isinstance(annotation.value, str):
+        inner = _parsed(annotation.value)
+        yield from _members(inner) if inner is not None else ()
+    elif isinstance(annotation, ast.BinOp):
+        yield from _members(annotation.left)
+        yield from _members(annotation.right)
+    elif isinstance(annotation, ast.Subscript):
+        outer = ast.unparse(annotation.value).split(".")[-1]
+        parts = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
+        if outer == "Union":
+            for part in parts:
+                yield from _members(part)
+        elif outer in ("Optional", "Annotated", "SkipValidation"):
+            yield from _members(parts[0])
+        else:
+            yield annotation
+    else:
+        yield annotation
 
 
 def _shape(node: ast.ClassDef) -> Shape:

@@ -61,6 +61,8 @@ def options(sources: Sources) -> dict[str, Row]:
         if shape in sources.shapes:
             for name in sources.shapes[shape].fields:
                 row = of_field(sources, shape, name) | {"group": "Frontend"}
+                if name in sources.without_nargs:
+                    row["takes"] = "value"
                 found.setdefault(f"--{name.replace('_', '-')}", row)
     return found
 
@@ -102,13 +104,12 @@ def _row(sources: Sources, call: ast.Call, long: str, flags: list[str], groups: 
         group = groups.get(ast.unparse(subscript.value), "")
         inner = ast.literal_eval(subscript.slice) if isinstance(subscript.slice, ast.Constant) else field
         row |= of_field(sources, group, inner) | {"group": group}
+        if "default" in extra and (default := shown(sources.default(extra["default"]))) is not None:
+            row["default"] = default
         if "help" in extra and sources.says_deprecated(extra["help"]):
             row["deprecated"] = True
     fields = [of_field(sources, shape, field) for shape in ENGINE]
-    own: Row = next((row for row in fields if row), {})
-    if "default" in own:
-        row["default"] = own["default"]
-    row = {k: v for k, v in own.items() if k in ("takes", "choices")} | row | explicit(call, sources)
+    row = (fields[0] or fields[1]) | row | explicit(call, sources)
     if len(flags) > 1:
         row["also"] = sorted(flag for flag in flags if flag != long)
     row.setdefault("takes", "value")

@@ -2,11 +2,15 @@
 
 import textwrap
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from model_optimizer.core import codec
 from model_optimizer.core.explanation import Change, Changes, Explanation, Point, Stretch
 
 from .render import printable
+
+if TYPE_CHECKING:
+    from model_optimizer.explain.learn import Learned
 
 WIDTH = 100
 MOST = 14
@@ -68,6 +72,24 @@ def _points(points: Sequence[Point]) -> list[str]:
     if len(ordered) > MOST:
         lines.append(f"and {len(ordered) - MOST} more (--json has all)")
     return ["", *lines] if lines else []
+
+
+def learned_text(found: "Learned") -> str:
+    table = found.table
+    lines = [
+        f"{table.engine} {table.version}: {len(table.options)} options, {len(table.variables)} environment "
+        f"variables, {len(table.metrics)} metrics, {found.architectures} architectures",
+        f"kept in {found.path}",
+    ]
+    if found.compared is None:
+        lines.append("no table ships for this release: `mopt explain` takes what was read here")
+    elif not found.differs:
+        lines.append("the same as the table that ships")
+    else:
+        lines += ["", f"Not as in the table that ships ({len(found.differs)}):"]
+        lines += [f"  {line}" for line in found.differs[:40]]
+        lines += [f"  and {len(found.differs) - 40} more"] if len(found.differs) > 40 else []
+    return "\n".join(printable(line).rstrip() for line in lines) + "\n"
 
 
 def changes_json(found: Changes) -> str:

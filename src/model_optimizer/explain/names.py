@@ -170,10 +170,11 @@ def state(engine: str, name: str, section: Section, question: Question) -> Itera
 def _instead(engine: str, name: str) -> str:
     meaning = flags.meanings(engine).get(name)
     fact = vllm.flag(name) if engine == "vllm" else None
+    if meaning and meaning.to:
+        why = f" ({meaning.because})" if meaning.because else ""
+        return f"; use {' '.join(meaning.to).replace('{value}', 'VALUE')}{why}"
     if meaning and meaning.because:
         return f"; {meaning.because}"
-    if meaning and meaning.to:
-        return f"; use {' '.join(meaning.to)}"
     return f"; use {fact.use_instead}" if fact and fact.use_instead else ""
 
 

@@ -77,9 +77,11 @@ def translate(
         negative = one.written.startswith("--no-") and one.name is not None and one.name != one.written
         if one.name is not None and one.name in today.options:
             row = today.options[one.name]
-            spelled = one.written if negative else one.name
-            result.words += _written(spelled, one, row, attach)
-            result.points += _present(one, row, engine, question)
+            spelled = one.written if negative or "." in one.written else one.name
+            points = _present(one, row, engine, question)
+            refused = any(p.level == "wrong" and p.source is None for p in points)
+            result.words += [] if refused and row.takes != "switch" else _written(spelled, one, row, attach)
+            result.points += points
         else:
             result.words += _absent(one, engine, today, attach, result)
     return result
@@ -132,9 +134,8 @@ def _present(one: Given, row: Row, engine: str, question: Question) -> list[Poin
         found.append(Point(about=about, level="note", says="is the default already"))
     found += machine.points(name, one.value, question)
     if meaning is not None:
-        found += [Point(about=about, level="note", says=text) for text in meaning.watch[:1]]
-        if meaning.speed:
-            found.append(Point(about=about, level="note", says=meaning.speed))
+        said = (meaning.speed, *meaning.watch) if row.takes == "switch" else (*meaning.watch, meaning.speed)
+        found += [Point(about=about, level="note", says=text) for text in said if text][:1]
     return found
 
 
@@ -199,7 +200,7 @@ def _came_later(since: str, version: str) -> bool:
 def _filled(meaning: Meaning, value: str | None, attach: str) -> list[str]:
     """The words of a replacement with the value put in; a word that needs one falls away without it."""
     found: list[str] = []
-    for word in meaning.to or ():
+    for word in meaning.by_value.get(value or "", meaning.to or ()):
         if "{value}" not in word:
             found.append(word)
         elif value is not None:

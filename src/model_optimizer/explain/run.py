@@ -28,12 +28,27 @@ def explain(question: Question) -> Explanation:
         or _name(thing, question)
         or _commands(thing, question)
         or _term(thing)
-        or _claim(thing)
+        or _claim(thing, SURE)
         or _loose(thing, question)
+        or _claim(thing, claims.LEAST)
     )
     if found is None:
         raise unknown(thing)
-    return found
+    return _safe(found)
+
+
+def _safe(found: Explanation) -> Explanation:
+    """No secret leaves in any part of the answer, whoever wrote that part."""
+    points = tuple(replace(p, about=text.masked(p.about), says=text.masked(p.says)) for p in found.points)
+    return replace(
+        found,
+        asked=text.masked(found.asked),
+        title=text.masked(found.title),
+        means=tuple(map(text.masked, found.means)),
+        points=points,
+        today=tuple(map(text.masked, found.today)),
+        do=tuple(map(text.masked, found.do)),
+    )
 
 
 def _file(thing: str, question: Question) -> Explanation | None:
@@ -60,6 +75,8 @@ def _name(thing: str, question: Question) -> Explanation | None:
         return names.explain(word, "metrics", question)
     if scheme := schemes.named(word):
         return schemes.explain(scheme, question)
+    if re.fullmatch(r"[a-z0-9]+([-_][a-z0-9]+)+", word):
+        return names.explain(f"--{word}", "options", question)
     return None
 
 
@@ -132,18 +149,17 @@ def _of_term(thing: str, term: Term) -> Explanation:
     return Explanation(
         asked=text.masked(thing),
         kind=term.kind,
-        title=term.name,
+        title=f"{term.name} ({', '.join(term.also[:3])})" if term.also else term.name,
         means=(term.means,),
         points=tuple(Point(about=term.name, level="note", says=says) for says in term.watch),
         do=term.do,
         source=term.source,
-        near=tuple(f"also called {name}" for name in term.also[:3]),
     )
 
 
-def _claim(thing: str) -> Explanation | None:
+def _claim(thing: str, least: float) -> Explanation | None:
     best = claims.search(thing)
-    if not best or best[0][1] < claims.LEAST:
+    if not best or best[0][1] < least:
         return None
     claim, score = best[0]
     near = [c.said for c, other in best[1:] if other >= max(claims.LEAST, score - 0.15)]

@@ -1,6 +1,7 @@
 """`mopt facts`: what the product knows, from where, and which of it was never checked."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import cast
 
 import click
@@ -228,3 +229,28 @@ def architecture(name: str, as_json: bool) -> None:
     served = {engine: architectures.releases_of(name, engine=engine) for engine in engines}
     everything = tuple(release for releases in served.values() for release in releases)
     return _show(lambda: render_facts.architecture(name, served), everything, as_json)
+
+
+@COMMAND.command("learn", short_help="Read options and defaults from an installed engine.")
+@click.argument("engine")
+@click.option(
+    "--python",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="The interpreter that the engine is installed for, instead of the environment made from a lock.",
+)
+@options.as_json
+def learn(engine: str, python: Path | None, as_json: bool) -> None:
+    """Read the options, defaults, variables and metrics of an engine that is installed here.
+
+    They are kept in the user's data folder, marked learned, and `mopt explain` uses them.
+    """
+    from model_optimizer.cli import render_explain
+    from model_optimizer.cli.progress import Reporter
+    from model_optimizer.explain.learn import learn as read
+
+    reporter = Reporter()
+    try:
+        found = read(engine, python=python, progress=reporter)
+    finally:
+        reporter.close()
+    _show(lambda: render_explain.learned_text(found), found.table, as_json)

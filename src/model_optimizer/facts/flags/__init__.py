@@ -81,7 +81,7 @@ class Table:
 
     def option(self, word: str) -> tuple[str, Row] | None:
         """An option by any spelling: `-tp`, `--max_model_len`, `--no-enable-prefix-caching`."""
-        for name in spellings(word):
+        for name in spellings(word.partition(".")[0]):
             if name in self.options:
                 return name, self.options[name]
         for name, row in self.options.items():
@@ -110,13 +110,15 @@ class Meaning(Fact):
     """What a name stands for, in our words. `watch` is what goes wrong with it.
 
     `to` are the words that take its place in a release that no longer has it, with `{value}` for what it was
-    given; an empty one means that it is left out. `because` says why. `speed` says how a change of it shows.
+    given; an empty one means that it is left out. `by_value` has other words for single values. `because` says
+    why. `speed` says how a change of it shows.
     """
 
     name: str
     means: str
     watch: tuple[str, ...] = ()
     to: tuple[str, ...] | None = None
+    by_value: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     because: str | None = None
     speed: str | None = None
 
