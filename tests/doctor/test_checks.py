@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from model_optimizer.core import Cpu, Finding, Gpu, Host, codec, plugins
+from model_optimizer.core.host import Adapter
 from model_optimizer.doctor import examine
 from model_optimizer.doctor.run import order
 from model_optimizer.testing.contracts import check_contract
@@ -135,3 +136,75 @@ def test_a_crash_in_a_check_is_a_result() -> None:
 def test_order_respects_what_a_check_comes_after() -> None:
     names = order(CHECKS)
     assert names.index("driver_present") < names.index("gpu_visible")
+
+
+def changed(name: str, **changes: object) -> dict[str, str]:
+    """Statuses on a recorded host with some of its parts replaced; nested ones by `part__field`."""
+    import dataclasses
+
+    host = codec.load(Path(__file__).parents[1] / "hosts" / f"{name}.json", Host)
+    for path, value in changes.items():
+        part, _, field = path.partition("__")
+        new = dataclasses.replace(getattr(host, part), **{field: value}) if field else value
+        host = dataclasses.replace(host, **{part: new})  # pyright: ignore[reportArgumentType]
+    return statuses(host)
+
+
+def test_a_card_that_is_handed_to_a_virtual_machine_is_not_missed() -> None:
+    card = Adapter(vendor="nvidia", device="2684", driver="vfio-pci")
+    own = Adapter(vendor="nvidia", device="2330", kind="compute", driver="nvidia")
+    assert changed("h100-healthy", adapters=(own, card))["gpu_lost"] == "ok"
+    assert changed("h100-healthy", adapters=(own, own))["gpu_lost"] == "fail"
+    assert changed("h100-healthy", adapters=(own, own), container=True)["gpu_lost"] == "ok"
+
+
+def test_an_old_second_card_does_not_condemn_the_driver_of_the_first() -> None:
+    old = Adapter(vendor="nvidia", device="128b", driver="nouveau")
+    own = Adapter(vendor="nvidia", device="2330", kind="compute", driver="nvidia")
+    found = changed("h100-healthy", adapters=(own, old), modules__loaded=("nouveau", "nvidia"))
+    assert (found["nouveau_off"], found["module_flavour"], found["gpu_lost"]) == ("ok", "ok", "ok")
+
+
+def test_secure_boot_is_blamed_only_when_the_kernel_says_so() -> None:
+    assert changed("secure-boot-rejection", modules__messages=None)["secure_boot"] == "unknown"
+    found = changed("secure-boot-rejection", modules__messages=())
+    assert (found["secure_boot"], found["module_loaded"]) == ("ok", "fail")
+
+
+@pytest.mark.parametrize(
+    ("changes", "status"),
+    [
+        ({"container_runtimes": ()}, "skipped"),
+        ({"containers__runtimes": ("nvidia", "runc")}, "ok"),
+        ({"containers__toolkit": None}, "unknown"),
+        ({"wsl": True}, "warn"),
+    ],
+)
+def test_the_container_toolkit_is_missed_only_where_it_is_needed(
+    changes: dict[str, object], status: str
+) -> None:
+    assert changed("toolkit-missing", **changes)["container_toolkit"] == status
+
+
+def test_containerd_may_know_the_runtime_without_docker() -> None:
+    bare: dict[str, object] = {"container_runtimes": ("containerd",), "containers__cdi": {}}
+    assert changed("podman-only", **bare, containers__containerd=True)["runtime_registered"] == "ok"
+    assert changed("podman-only", **bare, containers__containerd=False)["runtime_registered"] == "fail"
+
+
+def test_the_idle_generation_of_a_link_is_no_fault() -> None:
+    import dataclasses
+
+    host = codec.load(Path(__file__).parents[1] / "hosts" / "h100-healthy.json", Host)
+    (gpu,) = host.gpus or ()
+    for pcie, throttle, status in (
+        ("1.0 x16", ("idle",), "ok"), ("1.0 x16", (), "warn"), ("5.0 x8", ("idle",), "warn"),
+    ):  # fmt: skip
+        one = dataclasses.replace(gpu, pcie=pcie, throttle=throttle)
+        assert statuses(dataclasses.replace(host, gpus=(one,)))["pcie_link"] == status
+
+
+def test_a_branch_ends_with_its_month() -> None:
+    assert changed("driver-535", taken="2026-06-30")["driver_branch"] == "ok"
+    assert changed("driver-535", taken="2026-07-01")["driver_branch"] == "warn"
+    assert changed("driver-535", taken=None)["driver_branch"] == "unknown"

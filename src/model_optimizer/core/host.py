@@ -107,10 +107,13 @@ class Linker:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Containers:
-    """How containers get the GPU here. `toolkit` is the version of the NVIDIA Container Toolkit, empty when
-    it is not installed. `runtimes` are those that Docker knows. `cdi` maps each CDI file to the driver
-    version that it names. `cgroup_driver` is Docker's: systemd or cgroupfs. `char_links` tells whether
-    /dev/char has links for the GPU's nodes. `docker_answers` is False when its socket refuses us.
+    """How containers get the GPU here.
+
+    `toolkit` is the version of the NVIDIA Container Toolkit, empty when it is not installed. `runtimes` are
+    those that Docker knows. `cdi` maps each CDI file to the driver version that it names. `cgroup_driver`
+    is Docker's: systemd or cgroupfs. `char_links` tells whether /dev/char has links for the GPU's nodes.
+    `docker_answers` is False when its socket refuses us. `containerd` tells whether its configuration names
+    NVIDIA's runtime.
     """
 
     toolkit: str | None = None
@@ -121,6 +124,7 @@ class Containers:
     docker_answers: bool | None = None
     docker_snap: bool | None = None
     rootless: bool | None = None
+    containerd: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

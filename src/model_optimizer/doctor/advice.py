@@ -3,6 +3,7 @@
 import re
 
 from model_optimizer.core import Finding, Gpu, Host
+from model_optimizer.core.host import Adapter
 from model_optimizer.facts import drivers
 
 _RHEL = frozenset(["rhel", "rocky", "almalinux", "centos", "ol", "fedora"])
@@ -122,7 +123,13 @@ def has_nvidia(host: Host) -> bool | None:
         return True
     if host.wsl or host.os == "Windows" or host.adapters is None:
         return None
-    return any(a.vendor == "nvidia" and a.kind != "switch" for a in host.adapters)
+    return bool(nvidia_adapters(host))
+
+
+def nvidia_adapters(host: Host) -> tuple[Adapter, ...]:
+    """NVIDIA's GPUs on the bus, without those that were handed to a virtual machine."""
+    here = (a for a in host.adapters or () if a.vendor == "nvidia" and a.kind != "switch")
+    return tuple(a for a in here if a.driver != "vfio-pci")
 
 
 def messages(host: Host, pattern: str) -> tuple[str, ...]:

@@ -31,8 +31,10 @@ def check(host: Host) -> Finding:
         return Finding(
             status="ok", message=f"NVIDIA Container Toolkit {version}", evidence="nvidia-ctk --version"
         )
+    if "nvidia" in (host.containers.runtimes or ()):
+        return Finding(status="ok", message="Docker has the runtime `nvidia`", evidence="docker info")
     return Finding(
-        status="fail",
+        status="warn" if host.wsl else "fail",  # Docker Desktop brings its own
         message=f"{host.container_runtimes[0]} is here and NVIDIA's container toolkit is not: "
         "containers get no GPU",
         evidence="no nvidia-ctk and no nvidia-container-runtime on PATH",

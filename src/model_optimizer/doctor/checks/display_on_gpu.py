@@ -31,7 +31,12 @@ def check(host: Host) -> Finding:
         message=f"{advice.named(host, shown)} drives a screen: {units.show_bytes(taken)} of "
         "its memory are taken",
         evidence="NVML: display active",
-        hint="on a hybrid machine let the other GPU draw (sudo prime-select on-demand, then log in again)\n"
-        "else leave room: --gpu-memory-utilization 0.85, or work without a desktop (sudo "
-        "systemctl isolate multi-user.target)",
+        hint=advice.steps(
+            host,
+            "on a hybrid machine let the other GPU draw: sudo prime-select on-demand, then log in again",
+            "else leave room: --gpu-memory-utilization 0.85",
+            "or work without a desktop: sudo systemctl isolate multi-user.target",
+            wsl2=("leave room for Windows: --gpu-memory-utilization 0.85",),
+            windows=("close programs that draw with it (browser, games), or let the other GPU draw",),
+        ),
     )

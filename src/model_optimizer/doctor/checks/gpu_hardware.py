@@ -27,7 +27,7 @@ def check(host: Host) -> Finding:
         return Finding(
             status="ok", message=f"{advice.count(count, 'NVIDIA GPU')} in the machine", evidence=evidence
         )
-    if any(a.vendor == "amd" and a.kind == "compute" for a in adapters):
+    if {a.kind for a in adapters if a.vendor == "amd"} == {"compute"}:
         return Finding(
             status="fail",
             message="the GPU is AMD's: no engine here runs on it",

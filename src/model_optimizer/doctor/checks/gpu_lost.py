@@ -20,9 +20,9 @@ def check(host: Host) -> Finding:
     lost = advice.messages(host, r"fallen off the bus|GPU is lost|RmInitAdapter failed")
     if host.adapters is None or not host.gpus:
         return advice.not_here("no list of PCI devices to compare with") if not lost else _finding(lost, "")
-    here = [a for a in host.adapters if a.vendor == "nvidia" and a.kind != "switch"]
-    count = f"{len(here)} NVIDIA GPUs on the PCI bus, {len(host.gpus)} in the driver's list"
-    if host.container or host.linker.variables is None or len(host.gpus) >= len(here):
+    here = [a for a in advice.nvidia_adapters(host) if a.driver == "nvidia"]
+    count = f"{len(here)} GPUs on the PCI bus belong to the driver, {len(host.gpus)} are in its list"
+    if host.container or len(host.gpus) >= len(here):
         return Finding(status="ok", message="the driver sees every GPU", evidence=count)
     return _finding(lost, count)
 

@@ -55,10 +55,10 @@ def _is_open(host: Host) -> bool | None:
 
 def _wanted(host: Host) -> str | None:
     """open, proprietary or any, by the PCI numbers of the GPUs here."""
-    devices = [a.device for a in host.adapters or () if a.vendor == "nvidia" and a.kind != "switch"]
-    if not devices:
+    here = [a for a in advice.nvidia_adapters(host) if a.driver in ("nvidia", None)]
+    rows = [drivers.generation(adapter.device) for adapter in here]
+    if not rows:
         return None
-    rows = [drivers.generation(device) for device in devices]
-    if any(row is None for row in rows):
-        return "proprietary"
-    return "open" if any(row and row.open_modules == "required" for row in rows) else "any"
+    if any(row and row.open_modules == "required" for row in rows):
+        return "open"
+    return "proprietary" if all(row is None for row in rows) else "any"

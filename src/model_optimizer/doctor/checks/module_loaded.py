@@ -33,6 +33,11 @@ def check(host: Host) -> Finding:
             host,
             "sudo modprobe nvidia && nvidia-smi",
             "when it fails, its reason stands in: sudo dmesg | tail -30",
+            ubuntu=(
+                f"sudo apt install linux-modules-nvidia-{advice.branch(host)}-open-$(uname -r)",
+                "sudo modprobe nvidia && nvidia-smi",
+                "when it fails, its reason stands in: sudo dmesg | tail -30",
+            ),
             container="on the host, not in this container: sudo modprobe nvidia && nvidia-smi",
         ),
     )

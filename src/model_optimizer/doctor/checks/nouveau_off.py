@@ -21,6 +21,8 @@ def check(host: Host) -> Finding:
     if host.modules.loaded is None:
         return advice.unknown("the list of loaded modules")
     held = [a for a in host.adapters or () if a.vendor == "nvidia" and a.driver in ("nouveau", "nova_core")]
+    if any(a.driver == "nvidia" for a in advice.nvidia_adapters(host)) or host.driver_version:
+        return Finding(status="ok", message="NVIDIA's driver holds the GPU", evidence="/sys/bus/pci")
     if not held and not {"nouveau", "nova_core"} & set(host.modules.loaded):
         return Finding(status="ok", message="nouveau is not loaded", evidence="/proc/modules")
     name = held[0].driver if held else "nouveau"

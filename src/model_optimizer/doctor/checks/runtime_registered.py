@@ -26,6 +26,10 @@ def check(host: Host) -> Finding:
             message="Docker knows the runtime `nvidia`",
             evidence=f"runtimes: {', '.join(runtimes)}",
         )
+    if host.containers.containerd:
+        return Finding(
+            status="ok", message="containerd knows NVIDIA's runtime", evidence="/etc/containerd/config.toml"
+        )
     if runtimes is None and advice.has_docker(host):
         return advice.unknown("the runtimes that Docker knows")
     docker = advice.has_docker(host)
@@ -38,6 +42,7 @@ def check(host: Host) -> Finding:
             "rootless: nvidia-ctk runtime configure --runtime=docker "
             "--config=$HOME/.config/docker/daemon.json"
             if docker
-            else "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"
+            else "sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml\n"
+            "containerd: sudo nvidia-ctk runtime configure --runtime=containerd"
         ),
     )

@@ -14,7 +14,20 @@ _DRIVER_FILE = re.compile(r"lib(?:cuda|nvidia-ml)\.so\.(\d{3}[\d.]*\d)")
 
 
 def engines(world: World) -> tuple[str, ...]:
-    return tuple(name for name in ENGINES if world.which(name))
+    """What starts containers here; containerd alone (a node of Kubernetes) counts when it is the only one."""
+    found = tuple(name for name in ENGINES if world.which(name))
+    return found or (("containerd",) if world.which("containerd") else ())
+
+
+def _containerd(world: World) -> bool | None:
+    """None without a configuration; it may be split over several files."""
+    folder = "/etc/containerd"
+    names = [
+        f"{folder}/config.toml",
+        *(f"{folder}/conf.d/{n}" for n in world.names(f"{folder}/conf.d") or ()),
+    ]
+    texts = [text for text in map(world.text, names) if text is not None]
+    return any("nvidia-container-runtime" in text for text in texts) if texts else None
 
 
 def read(world: World) -> Containers:
@@ -29,6 +42,7 @@ def read(world: World) -> Containers:
         char_links=_char_links(world),
         docker_answers=None if docker is None else info is not None,
         docker_snap=None if docker is None else "/snap/" in docker,
+        containerd=_containerd(world),
         rootless=None
         if info is None
         else any("rootless" in str(o) for o in info.get("SecurityOptions") or ()),

@@ -12,7 +12,8 @@ _MODULES = frozenset({
 })  # fmt: skip
 _VERSION = re.compile(r"\b(\d{3}\.\d+(?:\.\d+)?)\b")
 _PACKAGE = re.compile(
-    r"(?:lib)?nvidia-(?:driver|dkms|open|kernel|compute|headless|utils|container-toolkit|fabricmanager)\S*"
+    r"linux-modules-nvidia\S*|(?:lib)?nvidia-(?:driver|dkms|open|kernel|compute|headless|utils)\S*"
+    r"|nvidia-(?:container-toolkit|fabric-?manager)\S*"
     r"|(?:lib)?nvidia-(?:cfg|gl|ml|ptxjitcompiler)\S*|cuda-(?:drivers|compat)\S*|kmod-nvidia\S*|akmod-nvidia\S*"
     r"|libcuda1|xserver-xorg-video-nouveau"
 )

@@ -115,7 +115,10 @@ class World:
         return found.strip() if found else (platform.release() or None if self.system != "Linux" else None)
 
     def in_container(self) -> bool | None:
+        """By the files that engines leave, the name of the control group, or a layered root file system."""
         if self.exists("/.dockerenv") or self.exists("/run/.containerenv"):
+            return True
+        if self.environ.get("KUBERNETES_SERVICE_HOST") or " / overlay " in (self.text("/proc/mounts") or ""):
             return True
         text = self.text("/proc/1/cgroup")
         return None if text is None else any(word in text for word in ("docker", "kubepods", "libpod"))
