@@ -231,3 +231,20 @@ def test_a_network_for_texts_gets_a_shape_for_each_input() -> None:
     shapes = [word for word in found.command if "Shapes=" in word]
     assert [word.split("=")[0] for word in shapes] == ["--minShapes", "--optShapes", "--maxShapes"]
     assert all("token_type_ids:" in word for word in shapes)
+
+
+def test_no_limit_is_promised_where_speed_is_not_known() -> None:
+    found = plan("Qwen/Qwen3-8B", "gtx 1070", qps=5.0, ttft_ms=200.0)
+    assert (found.feasible, found.binding) == (False, "speed")
+    assert "no latency can be promised" in reasons(found, "llama_cpp")
+    latency = next(near for near in found.nearest if near.axis == "latency")
+    assert "whose speed is not known" in latency.change
+    assert plan("Qwen/Qwen3-8B", "gtx 1070", qps=5.0).engine == "llama_cpp"
+
+
+def test_many_of_another_card_are_offered_when_one_is_too_few() -> None:
+    limits = {"ttft_ms": 800.0, "tpot_ms": 25.0}
+    found = plan("meta-llama/Llama-3.3-70B-Instruct", "h100", qps=5.0, p=4000, o=500, **limits)
+    other = next(near for near in found.nearest if near.axis == "gpu")
+    assert other.plan.gpus > 1
+    assert other.change.startswith(f"{other.plan.gpus} x ")

@@ -1,6 +1,7 @@
 """Orders version numbers of releases and drivers: 0.8.5 < 0.8.5.post1 < 0.10.0, 1.3.0rc2 < 1.3.0."""
 
 import re
+from functools import cache
 
 from model_optimizer.core import UsageError
 
@@ -9,6 +10,7 @@ _VERSION = re.compile(r"v?(\d{1,9}(?:\.\d{1,9}){0,5})(?:\.?(a|b|rc|post)(\d{1,9}
 _STAGES = {"a": -3, "b": -2, "rc": -1, "": 0, "post": 1}
 
 
+@cache
 def key(version: str) -> Key:
     """A sort key; 12 and 12.0.0 are equal. A local part (`+cu129`) is left out.
 

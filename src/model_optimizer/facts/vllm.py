@@ -124,6 +124,7 @@ def release(version: str) -> VllmRelease:
     return replace(found, asked=version, exact=key(found.version) == key(version))
 
 
+@cache
 def versions() -> tuple[str, ...]:
     """The known releases, oldest first; opens no file."""
     return tuple(releases.paths("vllm"))

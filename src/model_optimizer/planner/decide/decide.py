@@ -15,7 +15,7 @@ from .candidates import Candidate, best_offer, enumerate_all
 from .check import checked
 from .fleet import crossover
 from .judge import WORDS, Judged, judge, load_of, settle
-from .question import Functions, No, PlanQuestion
+from .question import Functions, No, PlanQuestion, remembering
 from .write import write
 
 MOST_PLAYED = 6
@@ -43,6 +43,8 @@ def decide(question: PlanQuestion, functions: Functions, *, nearest: bool = True
 
     Without `play` the estimate is the steady state, which is quick. UsageError for contradictions.
     """
+    if nearest:
+        functions = replace(functions, fit=remembering(functions.fit))
     question = checked(question, functions)
     branch = decisions.branch(situation(question))
     candidates, refused = enumerate_all(question, functions)
@@ -437,17 +439,9 @@ def _infeasible(
 
 
 STAGES = (
-    "task",
-    "api",
-    "architecture",
-    "gpu",
-    "image",
-    "driver",
-    "number format",
-    "quality",
-    "memory",
-    "step model",
-)
+    "task", "api", "architecture", "gpu", "image", "driver", "number format", "quality", "memory",
+    "step model", "speed",
+)  # fmt: skip
 
 
 def binding_of(refused: Sequence[No]) -> No | None:

@@ -66,7 +66,9 @@ def judge(question: PlanQuestion, functions: Functions, candidate: Candidate) ->
     if isinstance(room, No):
         return room
     if room.spilled:
-        return _unknown(candidate, room, "layers on the CPU set the pace, and no speed is modelled for them")
+        return _unknown(
+            question, candidate, room, "layers on the CPU set the pace, and no speed is modelled for them"
+        )
     try:
         model = steps_of(question, functions, candidate, room)
     except HostError:
@@ -76,9 +78,9 @@ def judge(question: PlanQuestion, functions: Functions, candidate: Candidate) ->
             return _no(candidate, error.message, "--step-model", kind="step model")
         if question.site.compute_capability and candidate.engine != "llama_cpp":
             return _no(candidate, error.message, "planner/speed", kind="number format")
-        return _unknown(candidate, room, error.message)
+        return _unknown(question, candidate, room, error.message)
     except (ZeroDivisionError, ValueError):
-        return _unknown(candidate, room, f"the peak of {question.gpu.name} is not known")
+        return _unknown(question, candidate, room, f"the peak of {question.gpu.name} is not known")
     return _under_load(question, functions, candidate, room, model)
 
 
@@ -373,8 +375,10 @@ def _too_slow(
     )
 
 
-def _unknown(candidate: Candidate, room: Room, why: str) -> Judged:
-    """Fits, but nothing honest can be said of its speed."""
+def _unknown(question: PlanQuestion, candidate: Candidate, room: Room, why: str) -> Judged | No:
+    """Fits, but nothing honest can be said of its speed: no limit can be promised."""
+    if limited(question):
+        return _no(candidate, f"no latency can be promised: {why}", "planner/speed", kind="speed")
     limits = Limits(max_num_seqs=room.seqs, max_num_batched_tokens=room.batched)
     return Judged(
         candidate=candidate,

@@ -22,16 +22,19 @@ def look_around(question: PlanQuestion, functions: Functions, refused: Sequence[
     """At most one plan an axis, two for other GPUs."""
     from .decide import decide
 
-    found: list[Nearest] = []
+    found, cards = list[Nearest](), set[str]()
     for axis in (_engine, _driver, _dtype, _bits, _context, _load, _latency, _gpus, _other):
         left = MOST_GPUS if axis is _other else 1
         for name, change, asked in axis(question, functions, refused):
+            if name == "gpu" and change in cards:
+                continue  # fewer of them do already
             try:
                 plan = decide(asked, functions, nearest=False, play=False)
             except MoptError:
                 continue
             if not plan.feasible:
                 continue
+            cards.add(change)
             found.append(Nearest(axis=name, change=_with_result(name, change, plan), plan=_short(plan)))
             left -= 1
             if not left:
@@ -44,10 +47,12 @@ def _with_result(axis: str, change: str, plan: Plan) -> str:
         found = plan.estimate
         named = (("TTFT", found.ttft_ms), ("TPOT", found.tpot_ms), ("E2E", found.e2e_ms))
         times = [f"{word} P99 {show_ms(spread.p99)}" for word, spread in named if spread.p99 is not None]
+        if not times:
+            return f"{change}: {plan.scheme} with {plan.engine}, whose speed is not known here"
         return f"{change}: {', '.join(times)}"
     if axis in ("gpus", "gpu"):
         parallel = f" TP{plan.tensor_parallel}" if plan.tensor_parallel > 1 else ""
-        return f"{change}: {plan.scheme}{parallel} with {plan.engine}"
+        return f"{plan.gpus} x {change}: {plan.scheme}{parallel} with {plan.engine}"
     if axis in ("bits", "engine", "dtype"):
         return f"{change}: {plan.engine} in {plan.scheme}"
     return change
@@ -146,7 +151,7 @@ def _latency(
     del functions
     kinds = {no.kind for no in refused}
     slo = question.slo
-    if kinds & {"ttft_ms", "tpot_ms", "e2e_ms"}:
+    if kinds & {"ttft_ms", "tpot_ms", "e2e_ms", "speed"}:
         free = replace(slo, ttft_ms=None, tpot_ms=None, e2e_ms=None)
         yield "latency", "without limits on latency", replace(question, slo=free)
 
@@ -162,7 +167,7 @@ def _gpus(
     for count in COUNTS:
         if count > question.gpus and _roomy(question, count, question.card.total_bytes):
             asked = replace(question, gpus=count, wishes=wishes)
-            yield "gpus", f"{count} x {question.gpu.name}", asked
+            yield "gpus", question.gpu.name, asked
 
 
 def _other(
@@ -178,9 +183,8 @@ def _other(
             continue
         fact = gpus.find(rung.gpu)
         total = memory.visible(fact)[0]
-        for count in rung.counts:
-            if not _roomy(question, count, total):
-                continue
+        roomy = [count for count in rung.counts if _roomy(question, count, total)]
+        for count in dict.fromkeys((*roomy[:1], *roomy[-1:])):
             site = replace(
                 question.site,
                 gpu=fact.name,
@@ -199,8 +203,7 @@ def _other(
                 used_bytes=0,
             )
             asked = replace(question, site=site, card=card, gpu=fact, gpus=count, wishes=wishes)
-            yield "gpu", f"{count} x {fact.name}", asked
-            break
+            yield "gpu", fact.name, asked
 
 
 def _roomy(question: PlanQuestion, count: int, each: int) -> bool:

@@ -1,7 +1,7 @@
 """What is asked of a plan, and the functions it is handed: memory, step times, service under load."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 
 from model_optimizer.core import (
     Estimate,
@@ -23,6 +23,7 @@ from model_optimizer.facts.prices import Prices
 from model_optimizer.planner.service import Question as Service
 from model_optimizer.planner.speed import Setup
 
+PLAIN_VALUES = (str, int, float, bool, type(None), GpuMemory)
 FitFunction = Callable[[FitQuestion], Fit]
 StepsFunction = Callable[[Setup], StepModel]
 EstimateFunction = Callable[[Service], Estimate]
@@ -41,6 +42,24 @@ class Functions:
     engines: Mapping[str, GpuEngine]
     schemes: Mapping[str, Scheme]
     steps_required: bool = False
+
+
+def remembering(fit: FitFunction) -> FitFunction:
+    """The same, with answers to questions that were asked before: plans near each other ask the same ones.
+
+    Models are told apart as objects, which the questions here keep alive.
+    """
+    known: dict[tuple[object, ...], tuple[FitQuestion, Fit]] = {}
+    names = [one.name for one in fields(FitQuestion)]
+
+    def ask(question: FitQuestion) -> Fit:
+        values = [getattr(question, name) for name in names]
+        asked = tuple(v if isinstance(v, PLAIN_VALUES) else id(v) for v in values)
+        if asked not in known:
+            known[asked] = question, fit(question)
+        return known[asked][1]
+
+    return ask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """vLLM's accounting: what the budget is, what is taken from it, and what the KV cache gets."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import ceil, floor
 
 from model_optimizer.core import Fit, FitQuestion, Setting, Term
@@ -91,13 +91,17 @@ def fit(question: FitQuestion) -> Fit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Start:
-    """Works out accounts of one question for different lengths and budgets."""
+    """Works out accounts of one question for different lengths and budgets.
+
+    `known` keeps the weights, which no length changes.
+    """
 
     question: FitQuestion
     split: Split
     version: str
     rules: memory.VllmMemory
     release: vllm.VllmRelease | None
+    known: dict[str, tuple[Term, ...]] = field(default_factory=dict[str, tuple[Term, ...]])
 
     def account(self, question: FitQuestion, utilization: float | None = None) -> Account:
         rules, split, spec, gpu = self.rules, self.split, question.model, question.gpu
@@ -167,6 +171,11 @@ class _Start:
         return replace(made, limits=replace(made.limits, settings=settings))
 
     def _loaded(self, question: FitQuestion, form: storage.Precision) -> tuple[Term, ...]:
+        if "weights" not in self.known:
+            self.known["weights"] = self._load(question, form)
+        return self.known["weights"]
+
+    def _load(self, question: FitQuestion, form: storage.Precision) -> tuple[Term, ...]:
         spec, split = question.model, self.split
         padding = memory.padding(form.storage.name, question.gpu.compute_capability) if form.storage else None
         terms = list(weights.load(spec, split, form, padding).terms)
