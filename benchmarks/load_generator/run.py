@@ -1,11 +1,13 @@
 """Is the load generator cheap and right? Ratios that are measured side by side, in one run.
 
-    python benchmarks/load_generator/run.py [--quick] [--out FILE]
+    python benchmarks/load_generator/run.py [--quick] [--rival ENV/bin/vllm] [--out FILE]
 
 cost     CPU per streamed token of our client and of a bare asyncio receive loop, in turns
 ceiling  requests per second that one core of our client could send and read
 truth    what our client measures at 500 requests/s of 8 tokens, beside when the server really wrote
 streams  memory of 1,000 concurrent streams
+start    seconds from the start of the process to its first request
+rivals   CPU per streamed token of whole processes: ours, the bare loop, and other tools that are named
 """
 
 import argparse
@@ -19,6 +21,7 @@ import urllib.request
 from pathlib import Path
 from statistics import median
 
+import rivals
 from clients import Cost, bare, ours, prepared
 from servers import serving
 
@@ -38,8 +41,8 @@ def cost(rounds: int) -> dict[str, object]:
     with serving("null_server", "--pace-ms", 4) as (url, _):
         request = prepared(url, TOKENS)
         for _ in range(rounds):
-            found["bare"].append(asyncio.run(bare(url, request, concurrency=32, requests=128)))
-            found["ours"].append(asyncio.run(ours(url, request, closed(32, 128)))[1])
+            found["bare"].append(asyncio.run(bare(url, request, concurrency=32, requests=512)))
+            found["ours"].append(asyncio.run(ours(url, request, closed(32, 512)))[1])
     each = {name: [1e6 * c.cpu_s / (c.requests * TOKENS) for c in costs] for name, costs in found.items()}
     reading = [1e6 * c.reading_s / (c.requests * TOKENS) for c in found["ours"]]
     under_load = [a - b for a, b in zip(each["ours"], reading, strict=True)]
@@ -124,15 +127,22 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--rival", type=Path, action="append", default=[])
+    parser.add_argument("--only", action="append", default=[])
     given = parser.parse_args()
+    parts = {
+        "cost": lambda: cost(3 if given.quick else 9),
+        "ceiling": lambda: ceiling(2_000 if given.quick else 10_000),
+        "truth": lambda: truth(3 if given.quick else 10),
+        "streams": streams,
+        "start": lambda: rivals.start_up(given.rival),
+        "rivals": lambda: rivals.cost(given.rival, 1 if given.quick else 3, 64 if given.quick else 128),
+    }
     found = {
         "python": platform.python_version(),
         "cpu": platform.processor() or platform.machine(),
         "date": time.strftime("%Y-%m-%d"),
-        "cost": cost(3 if given.quick else 9),
-        "ceiling": ceiling(2_000 if given.quick else 10_000),
-        "truth": truth(3 if given.quick else 10),
-        "streams": streams(),
+        **{name: part() for name, part in parts.items() if not given.only or name in given.only},
     }
     text = json.dumps(found, indent=2)
     print(text)

@@ -313,7 +313,6 @@ class Driver:
 @contextmanager
 def _quiet_memory() -> Generator[None]:
     """Objects made before the load are not looked at by the garbage collector during it."""
-    gc.collect()
     gc.freeze()
     try:
         yield

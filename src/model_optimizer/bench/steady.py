@@ -12,6 +12,7 @@ from statistics import fmean, variance
 
 _BATCH = 5
 _LEAST = 100  # requests before anything is said
+_NEARLY = 1.25
 _PLAIN = 4.0  # standard errors
 _SHARE = 0.10  # a change of latency that matters
 
@@ -50,20 +51,23 @@ def judge(latencies_ms: Sequence[float]) -> Steadiness:
 
 
 def _truncation(batches: Sequence[float]) -> int:
-    """The number of batches to leave out; 0 when the rule finds none in the first half."""
+    """The number of batches to leave out; 0 when the rule finds none in the first half.
+
+    Of points that are nearly as good as the best one it takes the earliest: the error of what remains is
+    itself a matter of chance, and the later ones leave out more than they need to.
+    """
     count = len(batches)
-    best, best_error = 0, math.inf
+    errors = [math.inf] * (count // 2 + 1)
     total = squares = 0.0
     for place in range(count - 1, -1, -1):  # from the end, so that sums grow instead of being made again
         total += batches[place]
         squares += batches[place] ** 2
         kept = count - place
-        if place > count // 2 or kept < 2:
-            continue
-        error = max(0.0, squares - total * total / kept) / (kept * kept)
-        if error <= best_error:
-            best, best_error = place, error
-    return 0 if best >= count // 2 else best
+        if place < len(errors):
+            errors[place] = max(0.0, squares - total * total / kept) / (kept * kept)
+    enough = _NEARLY * min(errors)
+    place = next(place for place, error in enumerate(errors) if error <= enough)
+    return 0 if place >= count // 2 else place
 
 
 def _differ(first: Sequence[float], second: Sequence[float]) -> bool:
