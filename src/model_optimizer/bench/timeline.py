@@ -253,16 +253,24 @@ def happened(
     far from what they are otherwise, requests in flight."""
     around = (at_ns - round(within_s * 1e9), at_ns + round(within_s * 1e9))
     lines = [e.text for e in timeline.events if around[0] <= e.time_ns <= around[1]]
-    for name, series in timeline.series.items():
-        if name.endswith(".slowed_by"):
-            bits = 0
-            for value in series.between(*around).values:
-                bits |= int(value)
-            if reasons := slowed_by(bits):
-                lines.append(f"{name.partition('.')[0]} was slowed by {', '.join(reasons)}")
+    lines += _slowed(timeline, around)
     odd = sorted(_oddities(timeline, outcomes, around), key=lambda o: -o.sigmas)
     lines += [f"{o.name} was {o.value:.4g}, usually {o.usual:.4g}" for o in odd[:5]]
     return tuple(lines)
+
+
+def _slowed(timeline: Timeline, around: tuple[int, int]) -> list[str]:
+    """What slowed a GPU then, and not most of the time anyhow."""
+    lines: list[str] = []
+    for name, series in timeline.series.items():
+        if not name.endswith(".slowed_by"):
+            continue
+        always = [set(slowed_by(int(v))) for v in series.values]
+        then = {r for v in series.between(*around).values for r in slowed_by(int(v))}
+        unusual = sorted(r for r in then if sum(r in reasons for reasons in always) < len(always) / 2)
+        if unusual:
+            lines.append(f"{name.partition('.')[0]} was slowed by {', '.join(unusual)}")
+    return lines
 
 
 def _oddities(timeline: Timeline, outcomes: Sequence[Outcome], around: tuple[int, int]) -> list[Oddity]:

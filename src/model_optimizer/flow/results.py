@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
+from model_optimizer import report
 from model_optimizer.bench import imports
-from model_optimizer.core import Measurement, UsageError
+from model_optimizer.core import Measurement, UsageError, codec
 from model_optimizer.system import runs
 
 _MOST = 200
@@ -54,3 +55,23 @@ def _of_folder(path: Path, tool: str | None) -> list[Measurement]:
             f"`{path}` holds no result", hint=("name a run, a file, or a folder of result files",)
         )
     return [imports.read(file, tool=tool) for file in files]
+
+
+def page(named: str, kind: str) -> str:
+    """A run (all its candidates), or one measurement, as `html`, `md` or `json`. UsageError when there is
+    nothing to report."""
+    path, candidate = _split(named)
+    if (path / "run.json").is_file() and candidate is None:
+        record = runs.open_run(path).record()
+        made = {"html": report.html, "md": report.markdown, "json": codec.dumps}
+        return made[kind](record)
+    found = measurements(named)
+    if len(found) > 1:
+        raise UsageError(
+            f"`{named}` holds {len(found)} results", hint=("report one of them, or use `mopt compare`",)
+        )
+    name = found[0].model or path.stem
+    if kind == "json":
+        return codec.dumps(found[0])
+    write = report.measurement_html if kind == "html" else report.measurement_markdown
+    return write(found[0], name)

@@ -2,17 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from typing import TYPE_CHECKING
 
 from model_optimizer.core import Record, units
 
+from .failures import failures
+from .figures import Named, figures
+from .page import render
 from .table import Row, cells, client_notes, headings, rows
-from .words import harmless, load_words, machine_words, slo_words
-
-if TYPE_CHECKING:
-    from jinja2 import Template
+from .words import load_words, machine_words, slo_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +32,15 @@ class Chart:
 def html(record: Record) -> str:
     """The whole page. Text from outside is escaped by the template engine."""
     lines = rows(record)
-    page = _template().render(
+    measured = [Named(name=c.name, measurement=c.measurement) for c in record.candidates if c.measurement]
+    return render(
+        "report.html.jinja",
         record=record,
         headings=headings(record),
         rows=[(row, cells(row)) for row in lines],
         charts=[chart for chart in charts(record, lines) if chart.bars],
+        figures=figures(measured),
+        failures=[(one.name, failure) for one in measured for failure in failures(one.measurement)],
         machine=machine_words(record.host),
         load=load_words(record.workload),
         limits=slo_words(record.slo),
@@ -47,7 +48,6 @@ def html(record: Record) -> str:
         show_ms=units.show_ms,
         client_notes=client_notes(record),
     )
-    return "\n".join(harmless(line) for line in page.split("\n")) + "\n"
 
 
 def charts(record: Record, lines: Sequence[Row]) -> tuple[Chart, ...]:
@@ -82,14 +82,3 @@ def _bars(
         for row, value, text in zip(lines, values, texts, strict=True)
         if value is not None and longest
     )
-
-
-@cache
-def _template() -> "Template":
-    from jinja2 import Environment, StrictUndefined
-
-    source = (files(__package__ or __name__) / "report.html.jinja").read_text(encoding="utf-8")
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    return environment.from_string(source)
