@@ -8,11 +8,11 @@ import optuna
 import pytest
 from optuna.samplers import BaseSampler
 from optuna.testing.pytest_samplers import BasicSamplerTestCase, SingleOnlySamplerTestCase
+from tests.tune.grid import KNOBS, candidates, worth
 
 from model_optimizer.core.study import Knob
 from model_optimizer.tune import space
 from model_optimizer.tune.sampler import INTERRUPTED, SIGNAL, PriorSampler
-from tests.tune.grid import KNOBS, candidates, worth
 
 optuna.logging.set_verbosity(optuna.logging.ERROR)
 

@@ -76,6 +76,8 @@ class PriorSampler(BaseSampler):
     def propose(self, trials: Sequence[FrozenTrial]) -> int | None:
         """The candidate that promises most; None when all were tried."""
         rows, values, taken, pending = self._seen(trials)
+        # What earlier studies saw is believed, but only what was measured here is there to be beaten.
+        here = [value for place, value in zip(rows, values, strict=True) if place in taken]
         left = [i for i in range(len(self._candidates)) if i not in taken]
         if not left:
             return None
@@ -84,7 +86,7 @@ class PriorSampler(BaseSampler):
             # What runs elsewhere is taken to turn out as believed, so that it is not asked for twice.
             rows, values = rows + pending, values + [float(mean[i]) for i in pending]
             mean, spread = self._surrogate.believe(rows, values)
-        best = max(values) if values else float(mean.max())
+        best = max(here) if here else float(mean.max())
         gain = improvement(mean, spread, best + MEASURED_ALIKE)
         return max(left, key=lambda i: (float(gain[i]), float(mean[i]), -i))
 
