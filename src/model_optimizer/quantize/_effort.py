@@ -11,24 +11,26 @@ from ._compressor import quantized_parameters, vram_bytes
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """Seconds on one core: to start, for each million parameters that are rounded, for each billion products
-    of parameter and calibration token; the last once for each search step where `searches`."""
+    """Seconds: to start on two cores; on one core for each million parameters that are rounded, and for each
+    billion products of parameter and calibration token; on any number of them for each layer and sample. The
+    last two count once for each step where `searches`."""
 
     start_s: float
     rounding_s: float
     calibrating_s: float = 0.0
+    calling_s: float = 0.0
     searches: bool = False
 
 
 # Measured 2026-11-30 on two cores of an AMD EPYC (Zen 5) with llm-compressor 0.14 and ModelOpt 0.47, other
 # work beside it: tiny-qwen3 (4.1 million parameters quantized) and SmolLM2 (106 million).
 SPEEDS = {
-    "data_free": Speed(start_s=10, rounding_s=0.16),
-    "gptq": Speed(start_s=24, rounding_s=0.4, calibrating_s=0.08),
-    "smoothquant": Speed(start_s=24, rounding_s=0.4, calibrating_s=0.08),
-    "static_scales": Speed(start_s=24, rounding_s=0.1, calibrating_s=0.08),
-    "awq": Speed(start_s=24, rounding_s=0.2, calibrating_s=0.1, searches=True),
-    "auto_quantize": Speed(start_s=24, rounding_s=0.2, calibrating_s=0.5),
+    "data_free": Speed(start_s=5, rounding_s=0.16),
+    "gptq": Speed(start_s=13, rounding_s=0.9, calibrating_s=0.05, calling_s=0.005),
+    "smoothquant": Speed(start_s=13, rounding_s=0.9, calibrating_s=0.05, calling_s=0.005),
+    "static_scales": Speed(start_s=13, rounding_s=0.4, calibrating_s=0.05, calling_s=0.005),
+    "awq": Speed(start_s=13, rounding_s=0.2, calibrating_s=0.02, calling_s=0.018, searches=True),
+    "auto_quantize": Speed(start_s=13, rounding_s=0.2, calibrating_s=0.3, calling_s=0.1),
 }
 SPREAD = 2.5
 """Factor of the interval, both ways: another processor, other work beside."""
@@ -59,6 +61,7 @@ def effort(chain: Chain, model: ModelSpec, choices: Choices, host: Host) -> Effo
     steps = choices.search_steps if speed.searches else 1
     products = parameters * choices.calibration.tokens / 1e9 if calibrated else 0.0
     alone = speed.rounding_s * parameters / 1e6 + speed.calibrating_s * products * steps
-    seconds = speed.start_s / min(cores, 2) + alone / cores
+    calls = model.layers * choices.calibration.count * steps
+    seconds = speed.start_s * 2 / min(cores, 2) + alone / cores + speed.calling_s * calls
     notes = ("on the CPU, which takes many times longer than a GPU",) if calibrated else ()
     return Effort(seconds=(seconds / SPREAD, seconds * SPREAD), notes=notes)

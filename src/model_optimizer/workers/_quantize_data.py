@@ -29,7 +29,7 @@ MODULES = (
     "unittest/case", "unittest/mock", "urllib/parse", "urllib/request", "uuid", "warnings", "weakref",
     "xml/dom/minidom", "zipfile",
 )  # fmt: skip
-CHARACTERS = 5
+CHARACTERS = 8
 """Characters that make at least one token; a sample is built long enough and then cut."""
 
 

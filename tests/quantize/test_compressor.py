@@ -1,0 +1,301 @@
+"""The tools that drive llm-compressor and ModelOpt: what they declare, ask, need, and what a kill leaves."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from model_optimizer.core import (
+    Artifact,
+    Cpu,
+    Gpu,
+    Host,
+    ModelSpec,
+    NoFeasiblePlan,
+    ToolError,
+    UsageError,
+    plugins,
+)
+from model_optimizer.core.model import LayerGroup
+from model_optimizer.core.paths import Order, refusals
+from model_optimizer.quantize import (
+    _compressor,
+    auto_quantize,
+    awq,
+    data_free,
+    gptq,
+    smoothquant,
+    static_scales,
+)
+from model_optimizer.quantize import run as stage
+from model_optimizer.quantize._choices import Choices, configured
+from model_optimizer.quantize.run import Asked, Calibration, Kit, Target, Wanted
+from model_optimizer.system import models
+from model_optimizer.testing.contracts import tool_contract
+
+SCHEMES = {n: m.SCHEME for n, m in plugins.load_all("model_optimizer.schemes").items()}
+ENGINES: dict[str, Any] = plugins.load_all("model_optimizer.engines")
+TOOLS: dict[str, Any] = {
+    "awq": awq, "gptq": gptq, "smoothquant": smoothquant, "static_scales": static_scales,
+    "data_free": data_free, "auto_quantize": auto_quantize,
+}  # fmt: skip
+KIT = Kit(tools=TOOLS, schemes=SCHEMES, engines=ENGINES)
+TINY = models.read("examples/models/tiny-qwen3")
+SOURCE = Artifact(
+    path="/m", format="safetensors", scheme="bf16", task="generate", bytes=1, digest="sha256:" + "0" * 64
+)
+HOST = Host(cpu=Cpu(cores=2), memory_available_bytes=16 << 30, gpus=())
+BERT = ModelSpec(
+    name="bert", architecture="BertModel", model_type="bert", task="embed", parameters=22_565_376,
+    active_parameters=22_565_376, embedding_parameters=11_917_824, layers=6, hidden_size=384,
+    intermediate_size=1536, vocab_size=30_522, heads=12, kv_heads=12, head_dim=32, attention="mha",
+    groups=(LayerGroup(kind="mha", layers=6),), dtype="fp32",
+)  # fmt: skip
+
+
+def order(scheme: str, model: ModelSpec = TINY, have: str = "bf16") -> Order:
+    source = replace(SOURCE, scheme=have, task=model.task)
+    return Order(model=model, source=source, scheme=scheme, formats=("compressed_tensors", "modelopt"))
+
+
+def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
+    (Path(request["out"]) / "model.safetensors").write_bytes(b"x")
+    return {"versions": {"llmcompressor": "0.14"}, "notes": ["a note"]}
+
+
+@pytest.mark.parametrize("name", TOOLS)
+def test_contract(name: str) -> None:
+    tool_contract(name, TOOLS[name], SCHEMES, TINY)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "tool", "form"),
+    [
+        ("fp8", "data_free", "compressed_tensors"), ("fp8_block", "data_free", "compressed_tensors"),
+        ("int8_weight", "data_free", "compressed_tensors"), ("int4_rtn", "data_free", "compressed_tensors"),
+        ("mxfp4", "data_free", "compressed_tensors"), ("awq_int4", "awq", "compressed_tensors"),
+        ("gptq_int4", "gptq", "compressed_tensors"), ("int8", "smoothquant", "compressed_tensors"),
+        ("fp8_static", "static_scales", "compressed_tensors"), ("fp8_kv", "static_scales", "compressed_tensors"),
+        ("nvfp4", "static_scales", "compressed_tensors"), ("mixed", "auto_quantize", "modelopt"),
+    ],
+)  # fmt: skip
+def test_each_scheme_has_its_tool(scheme: str, tool: str, form: str) -> None:
+    found = stage.prepare(order(scheme), Asked(), KIT, HOST).work
+    assert [(hop.tool, hop.format) for hop in found.chain] == [(tool, form)]
+    assert found.seconds is not None
+    assert 0 < found.seconds[0] < found.seconds[1]
+    assert found.needs.memory_bytes > 400_000_000
+
+
+@pytest.mark.parametrize(
+    ("scheme", "measured"),
+    [
+        ("fp8", 6_334_416), ("fp8_block", 6_307_272), ("int8_weight", 6_565_488), ("int4_rtn", 4_501_104),
+        ("mxfp4", 4_371_408), ("gptq_int4", 4_250_400), ("awq_int4", 4_271_288), ("int8", 6_272_872),
+        ("fp8_static", 6_249_904), ("nvfp4", 4_448_448),
+    ],
+)  # fmt: skip
+def test_sizes_are_those_of_real_checkpoints(scheme: str, measured: int) -> None:
+    """Bytes of model.safetensors of tiny-qwen3, by llm-compressor 0.14."""
+    beside = _compressor.bytes_beside_weights(TINY)
+    guessed = _compressor.artifact_bytes(TINY, SCHEMES[scheme], Choices()) - beside
+    assert guessed == pytest.approx(measured, rel=0.03)
+
+
+def test_a_budget_of_bits_is_what_mixed_takes() -> None:
+    four, eight = (
+        _compressor.artifact_bytes(TINY, SCHEMES["mixed"], Choices(bits=bits)) for bits in (4.5, 8.0)
+    )
+    assert eight - four == pytest.approx(3.5 / 8 * _compressor.quantized_parameters(TINY), rel=0.01)
+
+
+def test_memory_is_never_promised_below_what_was_seen() -> None:
+    """Peaks with tiny-qwen3: 448 MB data-free, 630 MB calibrated with 8 samples of 128 tokens."""
+    few = Choices(calibration=Calibration(count=8, length=128))
+    assert 448e6 <= data_free.needs(TINY, SCHEMES["fp8"]).memory_bytes <= 1.3 * 448e6
+    assert 630e6 <= awq.needs(TINY, SCHEMES["awq_int4"], few).memory_bytes <= 1.3 * 630e6
+
+
+def test_more_calibration_takes_more_memory_and_time() -> None:
+    few, many = (
+        stage.prepare(order("gptq_int4"), Asked(wanted=Wanted(count=n, length=512)), KIT, HOST).work
+        for n in (8, 256)
+    )
+    assert many.needs.memory_bytes > few.needs.memory_bytes
+    assert many.seconds is not None
+    assert few.seconds is not None
+    assert many.seconds[0] > few.seconds[0]
+
+
+def test_a_gpu_has_its_memory_said_and_no_time_is_promised() -> None:
+    host = replace(HOST, gpus=(Gpu(name="NVIDIA H200"),))
+    found = stage.prepare(order("awq_int4"), Asked(), KIT, host).work
+    assert found.vram_bytes is not None
+    assert found.seconds is None
+    assert "not measured" in " ".join(found.notes)
+    assert stage.prepare(order("fp8"), Asked(), KIT, host).work.seconds is not None, "data-free stays here"
+
+
+@pytest.mark.parametrize(
+    ("tool", "scheme", "choices", "asked"),
+    [
+        (awq, "awq_int4", Choices(), {"method": "awq", "symmetric": False, "group_size": 128}),
+        (awq, "awq_int4", Choices(symmetric=True, search_steps=5), {"symmetric": True, "search_steps": 5}),
+        (gptq, "gptq_int4", Choices(), {"method": "gptq", "symmetric": True, "group_size": 128}),
+        (smoothquant, "int8", Choices(), {"method": "smoothquant", "preset": "W8A8", "group_size": 0}),
+        (static_scales, "fp8_static", Choices(), {"preset": "FP8", "kv": False}),
+        (static_scales, "fp8_kv", Choices(), {"preset": "FP8_DYNAMIC", "kv": True}),
+        (static_scales, "nvfp4", Choices(), {"preset": "NVFP4", "group_size": 16, "kv": False}),
+        (data_free, "fp8_block", Choices(), {"preset": "FP8_BLOCK", "group_size": 0}),
+        (data_free, "int4_rtn", Choices(exclude=("k_proj",)), {"group_size": 32, "exclude": ["k_proj"]}),
+        (auto_quantize, "mixed", Choices(bits=5.5), {"bits": 5.5}),
+        (auto_quantize, "mixed", Choices(), {"bits": 6.0}),
+    ],
+)
+def test_choices_reach_the_worker(
+    tool: ModuleType, scheme: str, choices: Choices, asked: dict[str, Any], tmp_path: Path
+) -> None:
+    seen: dict[str, Any] = {}
+
+    def run(_env: str, worker: str, request: Mapping[str, Any], _progress: Any) -> Mapping[str, Any]:
+        seen.update(request, worker=worker)
+        return answer(request)
+
+    with_choices = configured(tool, choices)  # pyright: ignore[reportArgumentType]
+    made = with_choices.make(SOURCE, SCHEMES[scheme], tmp_path / "out", run=run, progress=lambda *_: None)
+    assert {name: seen[name] for name in asked} == asked
+    assert ("calibration" in seen) == (tool is not data_free)
+    assert ("work" in seen) == (tool in (data_free, auto_quantize))
+    assert (made.scheme, made.notes) == (scheme, ("a note",))
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_encoders_get_no_awq_and_say_why() -> None:
+    assert set(refusals(BERT, TOOLS)) == {"awq"}
+    with pytest.raises(UsageError) as caught:
+        stage.prepare(order("awq_int4", BERT, "fp32"), Asked(), KIT, HOST)
+    assert any("norm" in line for line in caught.value.cause)
+    assert stage.prepare(order("int8", BERT, "fp32"), Asked(), KIT, HOST).work.chain[0].tool == "smoothquant"
+
+
+# -- a kill, and what is left
+
+
+def test_work_of_a_killed_worker_is_kept_and_gone_on_with(tmp_path: Path) -> None:
+    out, places = tmp_path / "out", list[str]()
+
+    def killed(_env: str, _worker: str, request: Mapping[str, Any], _progress: Any) -> Mapping[str, Any]:
+        places.append(request["work"])
+        Path(request["work"]).mkdir(exist_ok=True)
+        if len(places) == 1:
+            (Path(request["work"]) / "done").write_text("x")
+            raise ToolError("`quantize free` ended without an answer", reference="worker-crashed")
+        assert (Path(request["work"]) / "done").exists()
+        return answer(request)
+
+    def once() -> Artifact:
+        return data_free.make(SOURCE, SCHEMES["fp8"], out, run=killed, progress=lambda *_: None)
+
+    with pytest.raises(ToolError):
+        once()
+    assert not out.exists()
+    assert Path(places[0]).exists()
+    once()
+    assert places[0] == places[1]
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_ctrl_c_keeps_the_work_and_other_work_is_removed(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+
+    def interrupted(_env: str, _worker: str, request: Mapping[str, Any], _progress: Any) -> Mapping[str, Any]:
+        Path(request["work"]).mkdir()
+        raise KeyboardInterrupt
+
+    for scheme in ("fp8", "int4_rtn"):
+        with pytest.raises(KeyboardInterrupt):
+            data_free.make(SOURCE, SCHEMES[scheme], out, run=interrupted, progress=lambda *_: None)
+        assert len(list(tmp_path.iterdir())) == 1, "unfinished work of another order is of no use"
+
+
+def test_what_was_refused_leaves_nothing(tmp_path: Path) -> None:
+    def refused(_env: str, _worker: str, request: Mapping[str, Any], _progress: Any) -> Mapping[str, Any]:
+        Path(request["work"]).mkdir()
+        raise ToolError("broken", reference="broken-checkpoint")
+
+    with pytest.raises(ToolError):
+        data_free.make(SOURCE, SCHEMES["fp8"], tmp_path / "out", run=refused, progress=lambda *_: None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_of_a_killed_mopt_go_and_those_of_a_living_one_stay(tmp_path: Path) -> None:
+    dead, mine = tmp_path / ".out.building-999999999-ab", tmp_path / f".out.building-{os.getpid()}-ab"
+    other = tmp_path / ".another.building-999999999-ab"
+    for place in (dead, mine, other):
+        place.mkdir()
+    _compressor.remove_leftovers(tmp_path / "out")
+    assert sorted(tmp_path.iterdir()) == sorted([mine, other])
+
+
+# -- refused before the first byte
+
+
+@pytest.mark.parametrize(
+    ("scheme", "target", "words"),
+    [
+        ("int8", Target(gpu="b200", engine="vllm==0.33.0"), "cannot run `int8`"),
+        ("nvfp4", Target(gpu="l40s"), "does not compute in `nvfp4`"),
+        ("fp8", Target(gpu="a100 80gb sxm"), "does not compute in `fp8`"),
+        ("fp8_static", Target(engine="vllm-cpu"), "does not run `fp8_static`"),
+        ("nvfp4", Target(engine="onnxruntime"), "does not run `nvfp4`"),
+    ],
+)
+def test_pairs_that_cannot_work_are_refused_from_the_facts(scheme: str, target: Target, words: str) -> None:
+    with pytest.raises(NoFeasiblePlan) as caught:
+        stage.prepare(order(scheme), Asked(target=target), KIT, HOST)
+    assert words in caught.value.message
+    assert caught.value.cause
+    assert caught.value.exit_code == 4
+
+
+@pytest.mark.parametrize(
+    ("scheme", "target", "words"),
+    [
+        ("fp8", Target(gpu="h200", engine="vllm==0.25.1"), "multiplies fp8 itself"),
+        ("fp8", Target(gpu="a100 80gb sxm", weight_only=True), "computed in 16"),
+        ("awq_int4", Target(gpu="l40s"), "computed in 16"),
+        ("nvfp4", Target(gpu="b200"), "multiplies nvfp4 itself"),
+    ],
+)
+def test_what_the_target_makes_of_it_is_said(scheme: str, target: Target, words: str) -> None:
+    found = stage.prepare(order(scheme), Asked(target=target), KIT, HOST).work
+    assert words in " ".join(found.notes)
+
+
+def test_a_quantized_model_is_refused() -> None:
+    from model_optimizer.core import Quantization
+
+    model = replace(TINY, quantization=Quantization(method="compressed-tensors", scheme="fp8"))
+    with pytest.raises(UsageError) as caught:
+        stage.prepare(order("int8", model, "fp8"), Asked(), KIT, HOST)
+    assert caught.value.reference == "already-quantized"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "asked", "words"),
+    [
+        ("fp8", Asked(wanted=Wanted(count=8)), "needs no calibration data"),
+        ("fp8", Asked(symmetric=True), "--symmetric is for"),
+        ("awq_int4", Asked(bits=5.0), "--bits is the budget"),
+        ("fp8", Asked(target=Target(engine="vlm")), "there is no engine `vlm`"),
+        ("awq_int4", Asked(target=Target(engine="vllm-cpu", gpu="h200")), "does not run on GPUs"),
+    ],
+)
+def test_a_choice_that_would_be_ignored_is_refused(scheme: str, asked: Asked, words: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        stage.prepare(order(scheme), asked, KIT, HOST)
+    assert words in caught.value.message
