@@ -4,6 +4,7 @@ python tools/pages.py            write them
 python tools/pages.py --check    exit with 1 when one is not what the files say
 """
 
+import ast
 import inspect
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,8 @@ from typing import Any
 from model_optimizer.core import Scheme, plugins
 from model_optimizer.diagnose import signature
 from model_optimizer.diagnose.signature import LAYERS, Signature
+from model_optimizer.doctor.run import LAYERS as LAYERS_OF_DOCTOR
+from model_optimizer.doctor.run import layer as layer_of
 
 DOCS = Path(__file__).parents[1] / "docs"
 ROOMS = ("checks", "schemes", "signatures")
@@ -39,9 +42,7 @@ def pages() -> dict[Path, str]:
     schemes = {name: m.SCHEME for name, m in plugins.load_all("model_optimizer.schemes").items()}
     found = {Path("checks") / f"{name}.md": check_page(name, module) for name, module in checks.items()}
     found |= {Path("schemes") / f"{name}.md": scheme_page(scheme) for name, scheme in schemes.items()}
-    found[Path("checks/index.md")] = index(
-        "Checks of `mopt doctor`", {n: title(m) for n, m in checks.items()}
-    )
+    found[Path("checks/index.md")] = check_index(checks)
     found[Path("schemes/index.md")] = index("Number formats", {n: s.title for n, s in schemes.items()})
     return found | signature_pages()
 
@@ -100,7 +101,59 @@ def title(module: Any) -> str:
 def check_page(name: str, module: Any) -> str:
     rest = inspect.cleandoc(module.__doc__ or "").partition("\n")[2].strip()
     after = ", ".join(f"[{n}]({n}.md)" for n in module.AFTER) or "nothing"
-    return f"{MADE}\n# {name}\n\n{title(module)}\n\n{rest}\n\nRuns after: {after}.\n"
+    where = f"Layer: {layer_of(module)}." + (
+        " Asked with `--for` only." if hasattr(module, "TARGETED") else ""
+    )
+    said = bullets(messages(module))
+    parts = [
+        f"{MADE}\n# {name}",
+        title(module),
+        rest,
+        f"{where} Runs after: {after}.",
+        f"## What it says\n\n{said}" if said else "",
+        f"Rule from: {'; '.join(module.SOURCE)}." if hasattr(module, "SOURCE") else "",
+    ]
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def messages(module: Any) -> list[str]:
+    """What a check can answer when something is wrong: its literal messages, with `...` for what varies."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
+        if not (isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Finding"):
+            continue
+        given = {word.arg: word.value for word in node.keywords}
+        status = ast.unparse(given["status"]) if "status" in given else ""
+        if "fail" in status or "warn" in status:
+            words = _literal(given.get("message"))
+            found.append(f"{'fails' if 'fail' in status else 'warns'}: {words}")
+    return [words for words in dict.fromkeys(found) if not words.endswith(": ...")]
+
+
+def _literal(node: Any) -> str:
+    """The text of a string as it stands in the file."""
+    if isinstance(node, ast.Constant):
+        return str(node.value)
+    if isinstance(node, ast.JoinedStr):
+        text = "".join(str(v.value) if isinstance(v, ast.Constant) else "..." for v in node.values)
+        return text.replace("......", "...")
+    if isinstance(node, ast.IfExp):
+        return f"{_literal(node.body)}, or {_literal(node.orelse)}"
+    return "..."
+
+
+def check_index(checks: Mapping[str, Any]) -> str:
+    """By layer from the bottom up, with what each says when something is wrong, to search the page for."""
+    lines = [f"{MADE}\n# Checks of `mopt doctor`\n\nSearch this page for words of the answer."]
+    for one in LAYERS_OF_DOCTOR:
+        rows: list[str] = []
+        for name, module in checks.items():
+            if layer_of(module) == one:
+                rows.append(f"- [{name}]({name}.md): {title(module)}")
+                rows += [f"  - {words}" for words in messages(module)]
+        if rows:
+            lines.append(f"## {one}\n\n" + "\n".join(rows))
+    return "\n\n".join(lines) + "\n"
 
 
 def scheme_page(scheme: Scheme) -> str:

@@ -177,13 +177,17 @@ def test_secure_boot_is_blamed_only_when_the_kernel_says_so() -> None:
         ({"container_runtimes": ()}, "skipped"),
         ({"containers__runtimes": ("nvidia", "runc")}, "ok"),
         ({"containers__toolkit": None}, "unknown"),
-        ({"wsl": True}, "warn"),
     ],
 )
 def test_the_container_toolkit_is_missed_only_where_it_is_needed(
     changes: dict[str, object], status: str
 ) -> None:
     assert changed("toolkit-missing", **changes)["container_toolkit"] == status
+
+
+def test_docker_desktop_may_bring_the_toolkit_to_wsl() -> None:
+    bare: dict[str, object] = {"containers__toolkit": "", "containers__runtimes": ("runc",)}
+    assert changed("wsl2-small-memory", **bare)["container_toolkit"] == "warn"
 
 
 def test_containerd_may_know_the_runtime_without_docker() -> None:

@@ -198,6 +198,13 @@ def test_wsl_and_its_libcuda(tree: Path) -> None:
     assert host.linker.libraries == {"libcuda.so.1": "/usr/lib/wsl/lib/libcuda.so.1"}
 
 
+def test_a_silent_kernel_log_is_one_that_may_not_be_read(tree: Path) -> None:
+    assert probe(world(tree, run=lambda *_: "")).modules.messages is None
+    journal = "NVRM: loading\nusb 1-1: new device\n"
+    said = probe(world(tree, run=lambda command, _: journal if command[0] == "journalctl" else None))
+    assert said.modules.messages == ("NVRM: loading",)
+
+
 def test_docker_tells_its_runtimes(tree: Path) -> None:
     info = '{"ServerVersion": "29", "Runtimes": {"runc": {}, "nvidia": {}}, "CgroupDriver": "cgroupfs", "SecurityOptions": ["name=rootless"]}'
     host = probe(world(tree, run=lambda command, _: info if command[0] == "docker" else None))

@@ -8,7 +8,7 @@ from model_optimizer.doctor import advice
 
 LAYER = "kernel"
 AFTER = ("kernel_headers",)
-SOURCE = ("dkms(8)", "facts of signatures: module missing after a kernel upgrade, mattshma/bigdata#133")
+SOURCE = ("dkms(8)", "mattshma/bigdata#133")
 
 
 def check(host: Host) -> Finding:

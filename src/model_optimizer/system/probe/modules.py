@@ -115,7 +115,7 @@ def _messages(world: World) -> tuple[str, ...] | None:
     text = world.run(["dmesg"], 2.0) or world.run(
         ["journalctl", "-k", "-b", "-q", "-n", "20000", "--no-pager", "-o", "cat"], 2.5
     )
-    if text is None:
+    if not text:  # a kernel always has something to say: nothing means that we may not read it
         return None
     lines = (_STAMP.sub("", line).strip()[:300] for line in text.splitlines() if _SPEAKS_OF_GPU.search(line))
     return tuple(dict.fromkeys(lines))[-_MESSAGES:]
