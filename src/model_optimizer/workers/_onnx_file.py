@@ -1,0 +1,112 @@
+"""Reading an ONNX file that came from outside, without its weights: every defect is one clear error."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from _contract import brief, fail
+
+SCOPES = "pkg.torch.onnx.name_scopes"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Graph:
+    """`inputs` maps a name to its shape: numbers, and names of free dimensions."""
+
+    inputs: Mapping[str, tuple[Any, ...]]
+    outputs: tuple[str, ...]
+    opset: int
+    operators: frozenset[str]
+
+
+def check_onnx(path: Path, *, opset_limit: int | None = None, what: str = "the engine") -> Graph:
+    """The graph's outline. Fails when it is no ONNX, lacks its weights, or is of a newer opset than can be read."""
+    model = load_graph(path)
+    check_external(model, path)
+    opset = max((i.version for i in model.opset_import if i.domain in ("", "ai.onnx")), default=0)
+    if opset_limit is not None and opset > opset_limit:
+        fail(
+            "opset-too-new",
+            f"the graph is of opset {opset}, {what} reads up to {opset_limit}",
+            hint=[f"export it with opset {opset_limit} or lower; `mopt convert` takes one that fits"],
+        )
+    constants = {tensor.name for tensor in model.graph.initializer}
+    inputs = {v.name: _shape(v) for v in model.graph.input if v.name not in constants}
+    return Graph(
+        inputs=inputs,
+        outputs=tuple(v.name for v in model.graph.output),
+        opset=opset,
+        operators=frozenset(f"{n.domain}::{n.op_type}" if n.domain else n.op_type for n in model.graph.node),
+    )
+
+
+def load_graph(path: Path) -> Any:
+    import google.protobuf.message
+    import onnx
+
+    if not path.is_file():
+        fail("broken-artifact", f"there is no `{path.name}` in `{path.parent.name}`")
+    with path.open("rb") as stream:
+        begin = stream.read(4)
+    if begin[:2] in (b"PK", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05"):
+        fail(
+            "pickle",
+            f"`{path.name}` is a pickle, which can run any code when it is opened",
+            hint=["save the weights as safetensors, with a config.json beside them"],
+        )
+    try:
+        model = onnx.load(str(path), load_external_data=False)
+    except (google.protobuf.message.DecodeError, ValueError, OSError) as error:
+        fail("broken-artifact", f"`{path.name}` is no ONNX file", [brief(error)])
+    if not model.graph.node:
+        fail("broken-artifact", f"`{path.name}` holds no graph")
+    return model
+
+
+def check_external(model: Any, path: Path) -> None:
+    """Weights beside the graph are all there, inside the same folder, and long enough."""
+    import onnx
+
+    for tensor in model.graph.initializer:
+        if tensor.data_location != onnx.TensorProto.EXTERNAL:
+            continue
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        where = entries.get("location", "")
+        beside = (path.parent / where).resolve()
+        if not where or path.parent.resolve() not in beside.parents:
+            fail("broken-artifact", f"`{path.name}` points outside its folder for `{tensor.name}`", [where])
+        end = int(entries.get("offset", 0)) + int(entries.get("length", 0))
+        if not beside.is_file() or beside.stat().st_size < end:
+            have = (
+                f"{beside.stat().st_size} bytes are there, {end} are needed"
+                if beside.is_file()
+                else "it is missing"
+            )
+            fail(
+                "external-data-missing",
+                f"the weights of `{path.name}` are not whole: `{where}`",
+                [have],
+                [f"copy `{where}` beside `{path.name}`: the graph and its data belong together"],
+            )
+
+
+def scopes_of(path: Path) -> dict[str, str]:
+    """Node name to the PyTorch module that it came from, where the exporter wrote it down."""
+    found: dict[str, str] = {}
+    for node in load_graph(path).graph.node:
+        for prop in node.metadata_props:
+            if prop.key == SCOPES:
+                names = re.findall(r"'([^']*)'", prop.value)
+                modules = [name for name in names if name]
+                found[node.name] = modules[-2] if len(modules) > 1 else "".join(modules)
+    return found
+
+
+def _shape(value: Any) -> tuple[Any, ...]:
+    """Numbers where they are fixed; a free dimension without a name gets one from its place."""
+    return tuple(
+        d.dim_value if d.HasField("dim_value") else (d.dim_param or f"{value.name}_{place}")
+        for place, d in enumerate(value.type.tensor_type.shape.dim)
+    )
