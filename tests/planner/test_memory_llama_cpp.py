@@ -86,8 +86,6 @@ def test_a_budget_and_other_processes() -> None:
 def test_what_is_wrong() -> None:
     with pytest.raises(UsageError, match="above the limit of `8b`"):
         fit(max_model_len=200_000)
-    with pytest.raises(UsageError, match="several GPUs"):
-        fit(tensor_parallel=2)
 
 
 @pytest.mark.parametrize(
@@ -101,3 +99,15 @@ def test_a_model_without_a_file_is_sized_by_arithmetic(scheme: str | None, word:
     total = sum(made.layers) + made.input_bytes + made.output_bytes
     assert total == pytest.approx(spec.parameters * bits / 8, rel=0.001)
     assert made.kv_widths == (2048,) * 36
+
+
+def test_several_gpus_share_the_layers_and_the_fullest_counts() -> None:
+    found = fit(max_model_len=8192, tensor_parallel=2)
+    each = 130_000_000 + 2048 * 2 * 8192
+    assert found.gpus == 2
+    assert found.weights_bytes + found.kv_cache_bytes == 15 * each + 430_000_000, "17 layers, 15 and the head"
+    assert found.kv_bytes_per_token == 32 * 2048 * 2, "of the engine, as the tokens are"
+    three = fit(max_model_len=8192, tensor_parallel=3)
+    assert three.weights_bytes == 10 * 130_000_000 + 430_000_000, "the last one has the head too"
+    assert not fit(replace(MODEL, layers=(400_000_000,) * 32), max_model_len=4096).fits
+    assert fit(replace(MODEL, layers=(400_000_000,) * 32), max_model_len=4096, tensor_parallel=2).fits

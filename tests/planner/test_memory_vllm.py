@@ -226,6 +226,20 @@ def test_a_budget_instead_of_a_share() -> None:
     assert not fit("Qwen/Qwen3-8B", "h200", vram_bytes=8 * GIB).fits
 
 
+def test_adapters_of_experts_came_with_0_11_1() -> None:
+    """Two slots of rank 16: experts have 48 layers x 128 x 3 matrices of 2,048 and 768."""
+    slots = Lora(slots=2, rank=16)
+    sizes = {
+        version: next(
+            t.bytes
+            for t in fit("Qwen/Qwen3-30B-A3B", "h100", version, lora=slots).terms
+            if t.name == "LoRA slots"
+        )
+        for version in ("0.10.2", "0.25.1")
+    }
+    assert sizes["0.25.1"] - sizes["0.10.2"] == 2 * 16 * 48 * 128 * 3 * (2048 + 768) * 2
+
+
 def test_adapters_a_draft_and_host_memory() -> None:
     plain = fit()
     adapters = fit(lora=Lora(slots=4, rank=64))

@@ -3,7 +3,7 @@
 `-ngl` counts layers from the last one, and one more for the output head; the embedding stays in host memory.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil
 
@@ -38,12 +38,10 @@ class Placed:
 
 
 def fit(question: FitQuestion, model: GgufModel) -> Fit:
-    """Whether the layers asked for fit beside their cache, and what would fit instead."""
-    if question.tensor_parallel * question.pipeline_parallel > 1:
-        raise UsageError(
-            "several GPUs are not modelled for llama.cpp",
-            hint=("leave --tp and --pp out; llama.cpp divides layers between GPUs by their free memory",),
-        )
+    """Whether the layers asked for fit beside their cache, and what would fit instead.
+
+    Several GPUs share the layers (`--split-mode layer`, the default): numbers are of the fullest one.
+    """
     length, slots = _length(question, model), question.max_num_seqs or 1
     room = min(question.vram_bytes or question.gpu.total_bytes, question.gpu.total_bytes)
     room -= question.gpu.used_bytes
@@ -71,6 +69,7 @@ def fit(question: FitQuestion, model: GgufModel) -> Fit:
         terms=placed.gpu,
         model=model.name,
         gpu=question.gpu.name,
+        gpus=_gpus(question),
         engine="llama.cpp",
         engine_version=question.version,
         scheme=model.format,
@@ -80,18 +79,30 @@ def fit(question: FitQuestion, model: GgufModel) -> Fit:
         max_num_seqs=slots,
         host_bytes=placed.host_bytes,
         settings=_settings(question, model, wanted, length, slots),
-        notes=(model.because, "compute buffer and CUDA context are estimates"),
+        notes=(
+            model.because,
+            "compute buffer and CUDA context are estimates",
+            *(
+                ("layers are shared out evenly: --split-mode layer, GPUs alike",)
+                if _gpus(question) > 1
+                else ()
+            ),
+        ),
     )
 
 
 def place(question: FitQuestion, model: GgufModel, *, layers: int, tokens: int) -> Placed:
-    """Terms of the GPU when this many layers, the head counted last, are put there."""
+    """Terms of the fullest GPU when this many layers, the head counted last, are put on GPUs."""
     every = len(model.layers)
     inside = min(layers, every)
     head = layers > every
-    on_gpu, left = model.layers[every - inside :], model.layers[: every - inside]
     caches = [ceil(_per_token(question, w) * _padded(tokens)) for w in model.kv_widths]
-    kv = sum(caches[every - inside :])
+    left, kept = model.layers[: every - inside], sum(caches[: every - inside])
+    mine = _fullest(model, caches, every - inside, head, _gpus(question))
+    host = model.input_bytes + sum(left) + kept + (0 if head else model.output_bytes)
+    head = head and mine.stop == every
+    on_gpu, inside = model.layers[mine], mine.stop - mine.start
+    kv = sum(caches[mine])
     terms = [
         Term(
             name="weights: layers",
@@ -119,9 +130,25 @@ def place(question: FitQuestion, model: GgufModel, *, layers: int, tokens: int) 
         _compute(model, head),
         _context(question, inside + head),
     ]
-    host = model.input_bytes + sum(left) + sum(caches[: every - inside])
-    host += 0 if head else model.output_bytes
     return Placed(layers=layers, gpu=tuple(terms), host_bytes=host, kv_bytes=kv)
+
+
+def _gpus(question: FitQuestion) -> int:
+    return question.tensor_parallel * question.pipeline_parallel
+
+
+def _fullest(model: GgufModel, caches: Sequence[int], first: int, head: bool, gpus: int) -> slice:
+    """The layers of the GPU that holds most, of those from `first` on; the last one also has the head."""
+    every = len(model.layers)
+    each = ceil((every - first + head) / gpus)
+    starts = range(first, every, max(1, each)) if every > first else (every,)
+    parts = [slice(start, min(start + each, every)) for start in starts]
+
+    def held(part: slice) -> int:
+        with_head = model.output_bytes if head and part.stop == every else 0
+        return sum(model.layers[part]) + sum(caches[part]) + with_head
+
+    return max(parts, key=held)
 
 
 def _compute(model: GgufModel, head: bool) -> Term:

@@ -7,6 +7,7 @@ from math import ceil, floor
 from model_optimizer.core import Fit, FitQuestion, Setting, Term
 from model_optimizer.core.units import show_bytes
 from model_optimizer.facts import memory, vllm
+from model_optimizer.facts.versions import key
 
 from . import activation, cache, encoder, graphs, storage, weights
 from .limits import V0_WHOLE, Limits, choose, length_limit, release_of
@@ -15,6 +16,8 @@ from .supported import require_supported
 
 GIB = 2**30
 FLASHINFER_BYTES_PER_LOGIT = 14
+# From here on vLLM keeps slots for adapters of every routed expert (lora/layers/fused_moe.py).
+EXPERT_ADAPTERS_FROM = "0.11.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +183,8 @@ class _Start:
         padding = memory.padding(form.storage.name, question.gpu.compute_capability) if form.storage else None
         terms = list(weights.load(spec, split, form, padding).terms)
         if question.lora:
-            terms.append(weights.lora(spec, split, question.lora, form.plain_bytes))
+            experts = key(self.version) >= key(EXPERT_ADAPTERS_FROM)
+            terms.append(weights.lora(spec, split, question.lora, form.plain_bytes, experts=experts))
         if question.mtp and question.model.mtp_parameters:
             terms.append(weights.ahead(question.model, split, form))
         if question.draft:

@@ -201,14 +201,21 @@ def _nested_share(keys: Mapping[str, object]) -> object:
     )
 
 
-def lora(spec: ModelSpec, split: Split, slots: Lora, element_bytes: int) -> Term:
+def lora(spec: ModelSpec, split: Split, slots: Lora, element_bytes: int, *, experts: bool = False) -> Term:
     """Adapters for every linear layer and the head: A (rank x inputs) whole, B (outputs x rank) divided.
 
-    Layers divided by columns hold the opposite. Experts have none.
+    Layers divided by columns hold the opposite. `experts`: each routed expert has adapters too.
     """
     per_rank = 0
+    roles = ("attention", "mlp", "expert") if experts else ("attention", "mlp")
     for weight in spec.weights:
-        if weight.role not in ("attention", "mlp") or len(weight.shape) != 2:
+        if weight.role not in roles or len(weight.shape) < 2:
+            continue
+        if weight.role == "expert":
+            *many, out, into = local_shape(weight, spec, split)
+            per_rank += (out + into) * prod(many) * local_copies(weight, spec, split)
+            continue
+        if len(weight.shape) != 2:
             continue
         out, into = local_shape(weight, spec, split)
         per_rank += (out + into) * local_copies(weight, spec, split)
@@ -218,8 +225,8 @@ def lora(spec: ModelSpec, split: Split, slots: Lora, element_bytes: int) -> Term
         name="LoRA slots",
         bytes=total,
         because=(
-            f"{slots.slots} x rank {slots.rank} x {per_rank:,} inputs and outputs of linear layers and head "
-            f"x {element_bytes} B"
+            f"{slots.slots} x rank {slots.rank} x {per_rank:,} inputs and outputs of linear layers"
+            f"{', experts' if experts and spec.experts else ''} and head x {element_bytes} B"
         ),
         source="derived",
     )
