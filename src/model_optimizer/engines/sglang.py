@@ -33,6 +33,8 @@ NAMES = {
     "tool-call-parser": "--tool-call-parser",
 }
 """Settings by the names that plans use, and SGLang's options for them."""
+BACKENDS_FROM = "0.5.18"
+"""From here on each kind of step has a backend for graphs, and the old switch is deprecated."""
 DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 KV = {"fp8": "fp8_e4m3"}
 TASK_OF = {"generate": ("generate", "multimodal"), "embed": ("embed", "generate"), "rerank": ("rerank",)}
@@ -132,5 +134,14 @@ def _arguments(plan: Plan, host: str, port: int) -> list[str]:
     if given.get("enable-expert-parallel") == "1":
         words += [option("--ep-size"), str(plan.tensor_parallel)]
     if given.get("enforce-eager") == "1":
-        words.append(option("--disable-cuda-graph"))
+        words += _without_graphs(version)
     return words
+
+
+def _without_graphs(version: str) -> list[str]:
+    """One switch, until a choice for each kind of step took its place."""
+    outline = decisions.outline("sglang")
+    if key(version) < key(BACKENDS_FROM):
+        return [g.take(outline, version, "--disable-cuda-graph")]
+    names = ("--cuda-graph-backend-decode", "--cuda-graph-backend-prefill")
+    return [word for name in names for word in (g.take(outline, version, name), "disabled")]
