@@ -105,6 +105,11 @@ CASES: dict[tuple[str, str | None], tuple[str, str]] = {
     ("windows", "vllm==0.33.0"): ("target_platform", "windows_engine display_on_gpu"),
     ("wsl2-small-memory", "vllm==0.33.0"): ("", "wsl_memory display_on_gpu"),
     ("no-driver", VLLM): ("driver_installed", ""),
+    ("no-gpu", "vllm==0.33.0"): ("target_gpu", "driver_present"),
+    ("no-gpu", "torch==2.14.0"): ("", "driver_present"),
+    ("wsl2-old-kernel", None): ("", "wsl_kernel display_on_gpu"),
+    ("driver-570", VLLM): ("target_driver", ""),
+    ("a100-driver-570", VLLM): ("", "target_driver"),
 }
 
 

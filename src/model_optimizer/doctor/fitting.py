@@ -52,6 +52,7 @@ def driver_runs(host: Host, need: Need) -> bool | None:
 
 
 def may_be_forward_compatible(host: Host, consumer: bool) -> bool:
-    """Forward compatibility: data-centre GPUs on a long-term branch that the compat packages name."""
-    branch = drivers.describe(host.driver_version).branch if host.driver_version else None
-    return not consumer and branch is not None and branch.kind == "long-term"
+    """Forward compatibility: data-centre GPUs, on the driver branches that the rule names."""
+    if consumer or not host.driver_version:
+        return False
+    return f"R{host.driver_version.partition('.')[0]}" in drivers.rule("forward-compatibility").branches

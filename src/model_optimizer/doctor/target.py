@@ -218,6 +218,8 @@ _IMAGES: Mapping[str, _Make] = {
     "nvidia/cuda": _cuda_image, "lmsysorg/sglang": _sglang,
 }  # fmt: skip
 
+_KNOWN = frozenset({*_PRODUCTS, "cuda"})
+
 
 def _of_file(path: Path, asked: str) -> Target:
     try:
@@ -247,8 +249,9 @@ def of_dockerfile(text: str, asked: str) -> Target:
             image, stage = _from(rest, given)
             if image and image != "scratch" and image.lower() not in stages:
                 need = _need(image)
-                found += [need] if need else []
-                unknown += [] if need else [image]
+                known = need is not None and need.product in _KNOWN
+                found += [need] if need and known else []
+                unknown += [] if known else [image]
             stages |= {stage.lower()} if stage else set()
         for install in _INSTALL.findall(line):
             found += [n for n in (_need(w) for w in _WORD.findall(_fill(install, given))) if n]

@@ -56,6 +56,7 @@ class DriverRule(Fact):
     rule: str
     applies_to: tuple[str, ...] = ()
     not_on: tuple[str, ...] = ()
+    branches: tuple[str, ...] = ()
     oldest_driver: str | None = None
 
 

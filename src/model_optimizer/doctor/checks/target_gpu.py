@@ -20,6 +20,16 @@ SOURCE = (
 def check(host: Host, target: Target | None = None) -> Finding:
     if target is None:
         return Finding(status="skipped", message="nothing was named with --for")
+    wants = [need for need in target.needs if need.product != "torch"]
+    if host.gpus == () and wants:
+        return Finding(
+            status="fail",
+            message=f"{wants[0].asked} needs an NVIDIA GPU, and this machine has none",
+            evidence=f"NVML: {host.nvml or 'not there'}",
+            hint="check a machine that has one: there mopt doctor --save host.json,\n"
+            "then mopt doctor --host host.json --for ...\n"
+            "on this machine the CPU engines run: mopt optimize MODEL",
+        )
     gpus = advice.gpus(host)
     if isinstance(gpus, Finding):
         return gpus
