@@ -1,7 +1,8 @@
 """The pictures that people expect of a load test, made from measurements."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
 from model_optimizer.core import LoadPoint, Measurement, units
@@ -145,7 +146,8 @@ def _distributions(one: Named, *, alone: bool) -> list[Figure]:
         if lines:
             values = [p[0] for line in lines for p in line.points if p[0] > 0]
             wide = bool(values) and max(values) / min(values) > 50
-            x = Axis(title=title.lower(), log=wide, show=_ms)
+            begins = None if wide or not values else 0.95 * min(values)
+            x = Axis(title=title.lower(), log=wide, show=_ms, begins=begins)
             y = Axis(title="", show=lambda v: f"{v:.0%}", begins=0, ends=1)
             whole = f"Distribution: {title.lower()}" + ("" if alone else f", {one.name}")
             dots = all(line.style == "dots" for line in lines)
@@ -213,7 +215,12 @@ def timeline(one: Named, *, alone: bool) -> list[Figure]:
         return []
     series = cast("Mapping[str, object]", kept)
     marks = _events(one.measurement)
-    end = max((p[0] for value in series.values() for p in _pairs(value)), default=0.0)
+    times = [time for value in series.values() for time, _ in _pairs(value)]
+    x = Axis(
+        title="seconds since the load began",
+        begins=min(0.0, min(times, default=0.0)),
+        ends=max(times, default=0.0) or 1e-3,
+    )
     made: list[Figure] = []
     for ending, title, style in _PANELS:
         names = [n for n in sorted(series) if n == ending or (ending[0] == "." and _of_gpu(n, ending))]
@@ -228,30 +235,34 @@ def timeline(one: Named, *, alone: bool) -> list[Figure]:
         ]
         lines = [line for line in lines if line.points]
         if lines:
+            unit, lines = _scaled(ending, lines)
             whole = title if alone else f"{title}, {one.name}"
-            x = Axis(title="seconds since the load began", ends=max(end, 1e-3), begins=_begin(lines))
-            svg = plot(lines, x, _unit_axis(ending, lines), title=whole, height=170, marks=marks)
+            svg = plot(lines, x, _unit_axis(ending, unit, lines), title=whole, height=170, marks=marks)
             note = "an upright line marks an event" if marks else ""
             made.append(Figure(title=whole, note=note, svg=svg + legend(lines)))
     return made
-
-
-def _begin(lines: Sequence[Line]) -> float:
-    return min(0.0, min(line.points[0][0] for line in lines))
 
 
 def _of_gpu(name: str, ending: str) -> bool:
     return name.startswith("gpu") and name.endswith(ending)
 
 
-def _unit_axis(ending: str, lines: Sequence[Line]) -> Axis:
-    if ending.endswith("_bytes"):
-        return Axis(title="", show=lambda v: units.show_bytes(round(v)))
+def _scaled(ending: str, lines: Sequence[Line]) -> tuple[str, list[Line]]:
+    """Bytes become a unit of their size, so that ticks are round."""
+    if not ending.endswith("_bytes"):
+        return "", list(lines)
+    top = max(v for line in lines for _, v in line.points)
+    power = min(4, max(0, math.floor(math.log(max(top, 1), 1024))))
+    unit = (" B", " KiB", " MiB", " GiB", " TiB")[power]
+    return unit, [replace(li, points=[(t, v / 1024**power) for t, v in li.points]) for li in lines]
+
+
+def _unit_axis(ending: str, unit: str, lines: Sequence[Line]) -> Axis:
     if ending.endswith("_ms"):
         return _time_axis(lines)
     if ending == "engine.kv_usage":
         return Axis(title="", show=lambda v: f"{v:.0%}", begins=0)
-    unit = {".power_w": " W", ".sm_clock_mhz": " MHz", ".temperature_c": " °C"}.get(ending, "")
+    unit = unit or {".power_w": " W", ".sm_clock_mhz": " MHz", ".temperature_c": " °C"}.get(ending, "")
     if ending.endswith("_percent"):
         unit = "%"
     return Axis(title="", show=lambda v: f"{_short(v)}{unit}")

@@ -11,7 +11,7 @@ from html import escape
 from typing import Literal
 
 WIDTH, HEIGHT = 440.0, 270.0
-LEFT, RIGHT, TOP, BOTTOM = 54.0, 12.0, 12.0, 40.0
+LEFT, RIGHT, TOP, BOTTOM = 66.0, 12.0, 12.0, 40.0
 COLOURS = 6
 _DASHES = ("", "6 3", "2 3", "9 3 2 3", "1 4", "12 4")
 
@@ -62,7 +62,8 @@ class Scale:
         return self.begin + min(1.05, max(-0.05, share)) * (self.end - self.begin)
 
     def ticks(self, most: int) -> list[float]:
-        return _log_ticks(self.low, self.high) if self.log else nice(self.low, self.high, most)
+        by_factor = _log_ticks(self.low, self.high) if self.log else []
+        return by_factor if len(by_factor) > 1 else nice(self.low, self.high, most)
 
 
 def nice(low: float, high: float, most: int = 5) -> list[float]:
