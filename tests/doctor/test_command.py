@@ -186,7 +186,7 @@ def test_every_failure_is_shown_in_full() -> None:
         ),
         (
             {"distribution_id": "debian", "version_id": "12"},
-            "apt install linux-headers-$(uname -r) nvidia-open",
+            "apt install linux-headers-$(uname -r) nvidia-driver-pinning-580",
         ),
         ({"distribution_id": "rocky", "version_id": "9.6"}, "dnf module enable nvidia-driver:580-open"),
         ({"distribution_id": "rhel", "version_id": "10.0"}, "dnf versionlock '*nvidia*580*'"),

@@ -51,17 +51,18 @@ def install_driver(host: Host, *, proprietary: bool = False) -> str:
         f"install NVIDIA driver {n} or newer with the package manager of this system, then reboot",
         ubuntu=(f"sudo apt install linux-headers-$(uname -r) nvidia-driver-{n}{flavour}", "sudo reboot"),
         debian=(
-            f"sudo apt install linux-headers-$(uname -r) {package}   # from NVIDIA's repository for Debian",
-            "sudo reboot",
+            "add NVIDIA's repository for Debian (its driver installation guide on docs.nvidia.com)",
+            f"sudo apt install linux-headers-$(uname -r) nvidia-driver-pinning-{n}",
+            f"sudo apt install {package} && sudo reboot",
         ),
         rhel9=(
-            "sudo dnf install kernel-devel-$(uname -r) kernel-headers",
+            "sudo dnf install kernel-devel-$(uname -r) kernel-headers   # and NVIDIA's repository",
             f"sudo dnf module enable nvidia-driver:{n}{flavour or '-dkms'} && sudo dnf install {package}",
             "sudo reboot",
         ),
         rhel10=(
-            "sudo dnf install kernel-devel-$(uname -r) kernel-headers",
-            f"sudo dnf install {package} && sudo dnf versionlock '*nvidia*{n}*'",
+            "sudo dnf install kernel-devel-$(uname -r) python3-dnf-plugin-versionlock   # and NVIDIA's repository",
+            f"sudo dnf versionlock '*nvidia*{n}*' && sudo dnf install {package}",
             "sudo reboot",
         ),
         wsl2=(
