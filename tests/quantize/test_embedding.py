@@ -5,8 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-
-from .served import SMALL, TINY, compare, quantize, value
+from quantize_served import SMALL, TINY, compare, quantize, value
 
 pytestmark = pytest.mark.engine
 

@@ -4,12 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from quantize_served import SMALL, TINY, compare, quantize, value
 
 from model_optimizer.system import safetensors_header
 from model_optimizer.system.models import read
 from model_optimizer.testing.contracts import artifact_contract
-
-from .served import SMALL, TINY, compare, quantize, value
 
 pytestmark = pytest.mark.engine
 

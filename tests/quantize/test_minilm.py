@@ -44,7 +44,7 @@ def test_minilm_in_8_bits(minilm: Path, onnx_env_python: Path, tmp_path: Path) -
     out = tmp_path / "int8"
     result = CliRunner().invoke(
         app,
-        ["quantize", str(minilm), "--scheme", "int8", "--out", str(out), "--json"],
+        ["quantize", str(minilm), "--scheme", "int8", "--to", "onnx", "--out", str(out), "--json"],
         catch_exceptions=False,
     )
     made = codec.loads(result.stdout, Artifact)
