@@ -57,7 +57,7 @@ _HEAD = ["what", "level", "growth per hour", "95 % interval", "verdict"]
 
 def _row(trend: Trend) -> list[str]:
     if trend.slope_per_h is None or trend.interval is None or trend.level is None:
-        return [trend.quantity, "-", "-", "-", f"{trend.judgement}: {trend.because}"]
+        return [trend.quantity, "-", "-", "-", _verdict(trend)]
     unit = trend.unit
     low, high = trend.interval
     return [
@@ -65,5 +65,9 @@ def _row(trend: Trend) -> list[str]:
         show(trend.level, unit),
         show(trend.slope_per_h, unit),
         f"{show(low, unit)} to {show(high, unit)}",
-        f"{trend.judgement}: {trend.because}",
+        _verdict(trend),
     ]
+
+
+def _verdict(trend: Trend) -> str:
+    return trend.judgement if trend.judgement == "not available" else f"{trend.judgement}: {trend.because}"

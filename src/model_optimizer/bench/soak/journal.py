@@ -23,9 +23,9 @@ class Journal:
 
     @classmethod
     def create(cls, folder: Path, task: Task) -> "Journal":
-        """UsageError when there is one already, HostError when it cannot be written."""
+        """UsageError when there is one with windows already, HostError when it cannot be written."""
         path = folder / NAME
-        if path.exists():
+        if path.exists() and path.read_bytes().count(b"\n") > 1:
             raise UsageError(
                 f"`{path}` holds a soak already",
                 hint=("go on with it: add --resume", "or name another folder with --out"),

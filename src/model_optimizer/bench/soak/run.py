@@ -39,8 +39,9 @@ def run(
 ) -> Soak:
     """Go on until the length of the task is reached, a GPU fails, or Ctrl-C is pressed.
 
-    A server that cannot be reached is waited for. `each` is called after every window. HostError when the
-    journal cannot be written.
+    A server that goes away is waited for, with pauses: it is never asked in a busy loop. What fails in the
+    very first window is raised as it is (a wrong address, a missing key, a server that is not there yet).
+    `each` is called after every window. HostError when the journal cannot be written.
     """
     clock = clock or Clock()
     task = journal.task
@@ -51,14 +52,15 @@ def run(
         seconds = min(task.window_s, task.for_s - at)
         progress("soaking", at / task.for_s)
         wall = clock.wall()
-        window, stopped = _window(len(journal.windows), at, wall, seconds, load, look)
+        base = SoakWindow(number=len(journal.windows), at_s=at, wall_s=wall, seconds=seconds)
+        window, stopped = _window(base, load, look, first=not journal.windows)
         window = _noticed(window, journal.windows)
         journal.append(window)
         if each is not None:
             each(window)
         if window.look.fatal:
             break
-        pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s or _FIRST_PAUSE_S) if window.unreachable else 0.0
+        pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s or _FIRST_PAUSE_S) if not window.completed else 0.0
         if pause_s and not stopped:
             try:
                 clock.sleep(min(pause_s, max(0.0, task.for_s - (clock.now() - begun))))
@@ -79,20 +81,19 @@ def _already(journal: Journal, clock: Clock) -> float:
 
 
 def _window(
-    number: int, at: float, wall: float, seconds: float, load: Load, look: Callable[[], Look]
+    base: SoakWindow, load: Load, look: Callable[[], Look], *, first: bool
 ) -> tuple[SoakWindow, bool]:
     """One window, and whether Ctrl-C ended it."""
-    base = SoakWindow(number=number, at_s=at, wall_s=wall, seconds=seconds)
     try:
-        found = load(number, seconds)
-    except HostError as error:
-        return _failed(base, error, unreachable=True, look=Look()), False
+        found = load(base.number, base.seconds)
     except MoptError as error:
-        return _failed(base, error, unreachable=False, look=look()), False
+        if first:
+            raise
+        gone = isinstance(error, HostError)
+        return _failed(base, error, unreachable=gone, look=Look() if gone else look()), False
     except KeyboardInterrupt:
         return base, True
-    point = found.points[0]
-    return _measured(base, point, look()), found.interrupted
+    return _measured(base, found.points[0], look()), found.interrupted
 
 
 def _measured(base: SoakWindow, point: LoadPoint, look: Look) -> SoakWindow:
