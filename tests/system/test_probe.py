@@ -275,6 +275,36 @@ def test_a_driver_that_hangs_is_cut_and_said(tree: Path, monkeypatch: pytest.Mon
     assert host.unread == ("nvml: no answer within 0.2 s",)
 
 
+def test_a_program_that_hangs_is_said_and_costs_only_its_answer(tree: Path) -> None:
+    def slow(command: Sequence[str], limit_s: float) -> str | None:
+        if command[0] == "docker":
+            raise TimeoutError("`docker info`: no answer within 2.5 s")
+        return say(command, limit_s)
+
+    host = probe(world(tree, run=slow))
+    assert host.unread == ("`docker info`: no answer within 2.5 s",)
+    assert host.containers.toolkit == "1.18.0" and host.containers.docker_answers is False
+
+
+def test_a_program_that_heeds_no_signal_is_ended_with_its_children(tmp_path: Path) -> None:
+    script = tmp_path / "stubborn"
+    script.write_text("#!/bin/sh\ntrap '' INT TERM HUP\nsleep 300 &\nwait\n")
+    script.chmod(0o755)
+    with pytest.raises(TimeoutError):
+        real.run([str(script)], 0.3)
+    until = time.monotonic() + 20
+    while time.monotonic() < until and _running(str(script)):
+        time.sleep(0.05)
+    assert not _running(str(script))
+
+
+def _running(script: str) -> bool:
+    import psutil
+
+    lines = (one.info["cmdline"] or [] for one in psutil.process_iter(["cmdline"]))
+    return any(script in line for line in lines)
+
+
 def test_the_limits_add_up_to_less_than_ten_seconds() -> None:
     from model_optimizer.system import probe as package
 
@@ -284,7 +314,8 @@ def test_the_limits_add_up_to_less_than_ten_seconds() -> None:
 
 def test_a_program_that_takes_too_long_is_stopped() -> None:
     begun = time.monotonic()
-    assert real.run(["sleep", "60"], 0.2) is None
+    with pytest.raises(TimeoutError, match=r"`sleep 60`: no answer within 0\.2 s"):
+        real.run(["sleep", "60"], 0.2)
     assert time.monotonic() - begun < 30
     assert real.run(["no-such-program-here"], 1.0) is None
     assert real.run(["sh", "-c", "exit 3"], 5.0) is None

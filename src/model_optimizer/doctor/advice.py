@@ -61,7 +61,7 @@ def install_driver(host: Host, *, proprietary: bool = False) -> str:
             "sudo reboot",
         ),
         rhel10=(
-            "sudo dnf install kernel-devel-$(uname -r) python3-dnf-plugin-versionlock   # and NVIDIA's repository",
+            "sudo dnf install kernel-devel-$(uname -r) python3-dnf-plugin-versionlock",
             f"sudo dnf versionlock '*nvidia*{n}*' && sudo dnf install {package}",
             "sudo reboot",
         ),

@@ -49,7 +49,7 @@ def probe(world: World | None = None) -> Host:
         containers=found["containers"],
         limits=found["limits"],
         network=_with_hub(around, found["hub"]),
-        unread=unread,
+        unread=(*unread, *here.late),
     )
 
 

@@ -51,7 +51,7 @@ def read(world: World) -> Containers:
 
 def _docker_info(world: World) -> dict[str, Any] | None:
     """What the daemon says; None when it does not answer us."""
-    text = world.run(["docker", "info", "--format", "{{json .}}"], 2.5)
+    text = world.ask(["docker", "info", "--format", "{{json .}}"], 2.5)
     found = attempt(lambda: json.loads(text or ""))
     return found if isinstance(found, dict) and found.get("ServerVersion") else None
 
@@ -66,7 +66,7 @@ def _toolkit(world: World) -> str | None:
         return None
     if not world.which("nvidia-ctk") and not world.which("nvidia-container-runtime"):
         return ""
-    text = world.run(["nvidia-ctk", "--version"], 2.0) or ""
+    text = world.ask(["nvidia-ctk", "--version"], 2.0) or ""
     found = re.search(r"version (\d[\w.~-]*)", text)
     return found[1] if found else None
 

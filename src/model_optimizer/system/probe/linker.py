@@ -36,7 +36,7 @@ def _libraries(world: World) -> dict[str, str] | None:
         for name in world.names(folder) or () if folder.startswith("/") else ():
             if _LIBRARY.fullmatch(name):
                 found.setdefault(name, _real(world, f"{folder.rstrip('/')}/{name}"))
-    listed = world.run(["ldconfig", "-p"], 2.0) or world.run(["/sbin/ldconfig", "-p"], 2.0)
+    listed = world.ask(["ldconfig", "-p"], 2.0) or world.ask(["/sbin/ldconfig", "-p"], 2.0)
     for line in (listed or "").splitlines():
         row = _LISTED.match(line)
         if row and _LIBRARY.fullmatch(row[1]) and ("64" in row[2] or "aarch64" in row[2]):

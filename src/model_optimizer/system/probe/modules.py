@@ -100,7 +100,7 @@ def _packages(world: World) -> dict[str, str] | None:
         text = attempt(lambda: status.read_text("utf-8", "replace"))
         rows = [] if text is None else _INSTALLED.findall(text)
         return None if text is None else {name: v for name, v in rows if _PACKAGE.fullmatch(name)}
-    listed = world.run(["rpm", "-qa", "--qf", "%{NAME} %{VERSION}\n"], 2.5)
+    listed = world.ask(["rpm", "-qa", "--qf", "%{NAME} %{VERSION}\n"], 2.5)
     if listed is None:
         return None
     pairs = (line.split() for line in listed.splitlines())
@@ -112,7 +112,7 @@ def _messages(world: World) -> tuple[str, ...] | None:
 
     Many systems show them to root only; the journal has them for members of its group.
     """
-    text = world.run(["dmesg"], 2.0) or world.run(
+    text = world.ask(["dmesg"], 2.0) or world.ask(
         ["journalctl", "-k", "-b", "-q", "-n", "20000", "--no-pager", "-o", "cat"], 2.5
     )
     if not text:  # a kernel always has something to say: nothing means that we may not read it

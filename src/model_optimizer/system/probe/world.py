@@ -3,7 +3,9 @@
 import os
 import platform
 import shutil
+import signal
 import socket
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -13,21 +15,46 @@ from pathlib import Path
 from types import ModuleType
 from typing import TypeVar
 
-from model_optimizer.core import MoptError
-from model_optimizer.system import processes
-
 T = TypeVar("T")
 _TEXT_BYTES = 1 << 20
 
 
 def run(command: Sequence[str], limit_s: float) -> str | None:
-    """What a program printed; None when it is not there, failed, or took longer than its limit."""
-    if shutil.which(command[0]) is None:
+    """What a program printed; None when it is not there or failed. TimeoutError after its limit.
+
+    It only reads, so it is ended at once and with all that it started: no polite request, no waiting.
+    """
+    child = _start(command)
+    if child is None:
         return None
-    with suppress(MoptError, OSError):
-        ended = processes.run(command, timeout_s=limit_s)
-        return ended.stdout if ended.code == 0 else None
+    try:
+        said, _ = child.communicate(timeout=limit_s)
+        return said.decode("utf-8", errors="replace") if child.returncode == 0 else None
+    except subprocess.TimeoutExpired as error:
+        raise TimeoutError(f"`{' '.join(command[:2])}`: no answer within {limit_s:g} s") from error
+    finally:
+        _end(child)
+
+
+def _start(command: Sequence[str]) -> "subprocess.Popen[bytes] | None":
+    quiet = subprocess.DEVNULL
+    with suppress(OSError):
+        if shutil.which(command[0]):
+            return subprocess.Popen(
+                command, stdin=quiet, stdout=subprocess.PIPE, stderr=quiet, start_new_session=True
+            )
     return None
+
+
+def _end(child: "subprocess.Popen[bytes]") -> None:
+    """End a program and its group, without waiting for what cannot be ended."""
+    if child.poll() is None:
+        with suppress(OSError):
+            os.killpg(child.pid, signal.SIGKILL) if hasattr(os, "killpg") else child.kill()
+        with suppress(subprocess.TimeoutExpired):
+            child.wait(timeout=0.5)
+    if child.stdout:
+        child.stdout.close()
 
 
 def nvml() -> ModuleType | None:
@@ -87,6 +114,15 @@ class World:
     which: Callable[[str], str | None] = shutil.which
     disk: Callable[[Path], tuple[int, int] | None] = disk
     today: Callable[[], str] = lambda: datetime.now(UTC).date().isoformat()
+    late: list[str] = field(default_factory=list[str])
+
+    def ask(self, command: Sequence[str], limit_s: float) -> str | None:
+        """What a program printed; None when there is no answer. One that hangs is noted in `late`."""
+        try:
+            return self.run(command, limit_s)
+        except TimeoutError as error:
+            self.late.append(str(error))
+            return None
 
     def at(self, path: str) -> Path:
         return self.root / path.lstrip("/")
