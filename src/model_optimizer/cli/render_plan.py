@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from model_optimizer.cli.render import printable
 from model_optimizer.core import Estimate, Plan, Rejection, Spread
 from model_optimizer.core.units import show_bytes, show_ms
+from model_optimizer.flow.recheck import Recheck
 
 WIDTH = 100
 MOST_ROWS = 12
@@ -66,6 +67,20 @@ def infeasible_text(plan: Plan, *, explain: bool = False) -> str:
 
 def _binding(name: str | None) -> str:
     return "the number of GPUs binds" if name == "gpus" else f"{name} binds"
+
+
+MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL", "unknown": "?   ", "skipped": "-   "}
+
+
+def recheck_text(found: Recheck) -> str:
+    """A line a question, and whether the plan holds."""
+    version = f" {found.engine_version}" if found.engine_version else ""
+    width = max(len(one.check) for one in found.findings)
+    lines = [f"{found.model} with {found.engine}{version}: {'holds' if found.holds else 'DOES NOT HOLD'}"]
+    for one in found.findings:
+        lines += _wrapped(f"  {MARKS[one.status]}  {one.check.ljust(width)}  ", one.message)
+        lines += _wrapped(f"        {' ' * width}  do: ", one.hint) if one.hint else []
+    return _text(lines)
 
 
 def notebook(plan: Plan) -> list[str]:

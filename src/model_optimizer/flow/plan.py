@@ -88,16 +88,7 @@ def question_of(request: PlanRequest) -> PlanQuestion:
         model=spec,
         gguf=request.model.gguf,
         checkpoint=request.checkpoint,
-        site=Site(
-            gpu=fact.name,
-            vendor=fact.vendor,
-            compute_capability=memory.compute_capability if fact.compute_capability else None,
-            memory_bytes=memory.total_bytes,
-            driver=request.driver or driver,
-            server=not _is_consumer(fact),
-            wsl=bool(host and host.wsl),
-            unsupported=fact.unsupported,
-        ),
+        site=_site(request, fact, memory, driver),
         card=memory,
         gpu=fact,
         gpus=_count(request),
@@ -113,6 +104,26 @@ def question_of(request: PlanRequest) -> PlanQuestion:
         prices=request.prices,
         measured=request.measured,
     )
+
+
+def _site(request: PlanRequest, fact: GpuFact, memory: GpuMemory, driver: str | None) -> Site:
+    return Site(
+        gpu=fact.name,
+        vendor=fact.vendor,
+        compute_capability=memory.compute_capability if fact.compute_capability else None,
+        memory_bytes=memory.total_bytes,
+        driver=request.driver or driver,
+        server=not _is_consumer(fact),
+        wsl=bool(request.host and request.host.wsl),
+        unsupported=fact.unsupported,
+    )
+
+
+def here(request: PlanRequest) -> tuple[Site, GpuMemory]:
+    """The GPU that a request names or its host has. HostError when there is none."""
+    fact, memory, driver = _gpu(request)
+    memory, _ = _reserved(request, memory, fact)
+    return _site(request, fact, memory, driver), replace(memory, name=fact.name)
 
 
 def functions(steps: StepsFunction | None = None, *, required: bool = False) -> Functions:

@@ -10,7 +10,7 @@ from model_optimizer.cli.commands.estimate import Speculative
 from model_optimizer.core import UsageError
 
 if TYPE_CHECKING:
-    from model_optimizer.core import Plan
+    from model_optimizer.core import Plan, ReadModel
     from model_optimizer.core.question import SpeculationAsked, StepSource
     from model_optimizer.facts.prices import Prices
 
@@ -31,7 +31,7 @@ APIS = ("openai", "streaming")
 
 
 @click.command(short_help="Which engine, format, GPUs and settings meet the four constraints?")
-@click.argument("model")
+@click.argument("model", required=False)
 @placement.asked
 @options.load
 @options.slo
@@ -62,11 +62,18 @@ APIS = ("openai", "streaming")
 @click.option("--run", "run_folder", type=click.Path(path_type=Path), help="A run whose measurements decide.")
 @click.option("--explain", is_flag=True, help="Show the derivation of each decision.")
 @click.option("--emit", type=click.Choice(EMIT), help="Print the command alone.")
+@click.option(
+    "--check",
+    "record",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="PLAN",
+    help="Ask again what a written plan rests on, on this machine.",
+)
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write plan.json here too.")
 @options.host_file
 @options.as_json
 def COMMAND(
-    model: str,
+    model: str | None,
     asked: placement.Asked,
     prompt_tokens: options.Lengths | None,
     output_tokens: options.Lengths | None,
@@ -95,6 +102,7 @@ def COMMAND(
     explain: bool,
     emit: str | None,
     out: Path | None,
+    record: Path | None,
     host_file: Path | None,
     as_json: bool,
 ) -> None:
@@ -110,6 +118,12 @@ def COMMAND(
     from model_optimizer.flow.plan import PlanRequest, engine_name, implied, measured_in
     from model_optimizer.planner.decide import Wishes
 
+    if record is not None:
+        if model is not None:
+            raise UsageError("--check takes the model from the plan", hint=("leave MODEL out",))
+        raise click.exceptions.Exit(_check(record, asked, driver, host_file, as_json=as_json))
+    if model is None:
+        raise UsageError("no model was named", hint=("see `mopt plan --help`",))
     if as_json and emit:
         raise UsageError("--json and --emit both say what is printed", hint=("leave one of them out",))
     host = api.load_host(host_file) if host_file else None
@@ -169,6 +183,39 @@ def COMMAND(
         api.save(found, out)
     click.echo(_answer(found, as_json=as_json, explain=explain, emit=emit), nl=False)
     raise click.exceptions.Exit(0 if found.feasible else 4)
+
+
+def _check(
+    record: Path, asked: placement.Asked, driver: str | None, host_file: Path | None, *, as_json: bool
+) -> int:
+    """Print whether the plan holds; 1 when it does not."""
+    from model_optimizer import api
+    from model_optimizer.cli.render_plan import recheck_text
+    from model_optimizer.core import Host, Plan, codec
+    from model_optimizer.flow import plan as asking
+    from model_optimizer.flow.recheck import recheck
+
+    plan = codec.load(record, Plan)
+    host = api.load_host(host_file) if host_file else Host() if asked.gpu_name else api.probe()
+    read = _read(plan)
+    place = asking.PlanRequest(
+        model=read, checkpoint=plan.checkpoint, gpu=asked.gpu_name, host=host, driver=driver,
+        used_bytes=asked.reserve,
+    )  # fmt: skip
+    site, card = asking.here(place)
+    found = recheck(plan, host, card, site, asking.functions(), read.spec)
+    click.echo(codec.dumps(found) if as_json else recheck_text(found), nl=False)
+    return 0 if found.holds else 1
+
+
+def _read(plan: "Plan") -> "ReadModel":
+    """The model of a plan by its name, else by what the engine loads. UsageError when neither is known."""
+    from model_optimizer import api
+
+    try:
+        return api.read_model(plan.model)
+    except UsageError:
+        return api.read_model(plan.checkpoint)
 
 
 def _speculation(
