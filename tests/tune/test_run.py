@@ -258,3 +258,29 @@ def test_a_knob_with_json_values_survives_the_database(tmp_path: Path) -> None:
     )
     assert study.winner is not None
     assert study.winner.setting("speculative-config") == '{"method": "ngram"}'
+
+
+def test_the_proof_goes_on_where_it_was_killed(tmp_path: Path) -> None:
+    kept: list[Study] = []
+
+    class Killed(Engine):
+        def __call__(self, orders: Sequence[Order]) -> Iterator[tuple[Order, Outcome]]:
+            if len([o for o in self.orders if o.thorough]) == 3:
+                raise KeyboardInterrupt
+            yield from super().__call__(orders)
+
+    with pytest.raises(KeyboardInterrupt):
+        search(tmp_path, Killed(), saved=kept.append)
+    engine = Engine()
+    asked = question()
+    functions = Functions(
+        refuse=lambda plan: None,
+        predict=lambda plan: None,
+        execute=engine,
+        now=lambda: 0.0,
+        saved=lambda study: None,
+    )
+    study = tune(asked, functions, tmp_path, kept[-1], lambda text, share: None)
+    assert len(study.final_runs) == len({r.turn for r in study.final_runs})
+    assert len(engine.orders) == len(study.final_runs) - 3
+    assert study.winner is not None

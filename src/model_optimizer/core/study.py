@@ -70,6 +70,17 @@ class Trial:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FinalRun:
+    """One run of the second look, in the order of `turn`. `value` is None when it failed."""
+
+    turn: int
+    settings: Settings
+    value: float | None
+    points: tuple[LoadPoint, ...] = ()
+    because: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Duel:
     """Two arms measured in turn, each run a start of its own: the ratio b/a of the objective at 95 %.
 
@@ -116,6 +127,7 @@ class Study:
     knobs: tuple[Knob, ...]
     combinations: int
     trials: tuple[Trial, ...] = ()
+    final_runs: tuple[FinalRun, ...] = ()
     finals: tuple[Duel, ...] = ()
     contributions: tuple[Contribution, ...] = ()
     pareto: tuple[int, ...] = ()
@@ -156,4 +168,3 @@ class Lock:
     interval: tuple[float, float] | None = None
     objective: Objective = "goodput"
     date: str | None = None
-

@@ -239,7 +239,7 @@ def _earlier(folder: Path, fresh: Study) -> Study:
                 "the engine, the run or the facts have changed since: start a new study with another --out",
             ),
         )
-    return dataclasses.replace(fresh, notes=found.notes, started=found.started)
+    return dataclasses.replace(fresh, notes=found.notes, started=found.started, final_runs=found.final_runs)
 
 
 def _subject(request: TuneRequest, host: Host, room: Room) -> tuple[Subject, ModelSpec]:

@@ -39,7 +39,8 @@ def plain_plan(
 ) -> Plan:
     """How to serve `artifact` on this host. Raises UsageError when no engine reads it as was asked."""
     scheme = wish.scheme or artifact.scheme
-    name = _engine(artifact, scheme, wish.engine, engines)
+    devices = {"cpu", "gpu"} if host.gpus else {"cpu"}
+    name = _engine(artifact, scheme, wish.engine, engines, devices)
     engine = engines[name]
     workload = Workload(task=_task(artifact))
     plan = Plan(
@@ -66,13 +67,15 @@ def with_settings(plan: Plan, wished: Mapping[str, str]) -> Plan:
     return dataclasses.replace(plan, settings=kept + mine)
 
 
-def _engine(artifact: Artifact, scheme: str, asked: str | None, engines: Mapping[str, Engine]) -> str:
+def _engine(
+    artifact: Artifact, scheme: str, asked: str | None, engines: Mapping[str, Engine], devices: set[str]
+) -> str:
     able = [
         name
         for name, engine in engines.items()
         if scheme in engine.READS.get(artifact.format, ())
         and artifact.task in engine.TASKS
-        and "cpu" in engine.DEVICES
+        and devices & engine.DEVICES
     ]
     if asked is not None:
         if asked in able:

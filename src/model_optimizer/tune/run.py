@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from model_optimizer.core import LoadPoint, MoptError, Plan, Progress
-from model_optimizer.core.study import Knob, Prior, Score, Settings, Study, Trial, TrialState
+from model_optimizer.core.study import FinalRun, Knob, Prior, Score, Settings, Study, Trial, TrialState
 
 from . import finals, objective, space, surrogate
 from .objective import Aim
@@ -234,16 +234,35 @@ class _Job:
         values: dict[int, list[float]] = {place: [] for place in unique}
         sequence = finals.order(len(unique), self._q.repeats, self._q.seed)
         for turn, which in enumerate(sequence):
-            place = unique[which]
             self._progress(f"second look {turn + 1} of {len(sequence)}", turn / len(sequence))
-            order = Order(number=turn, plan=self._plan(arms[place]), settings=arms[place], thorough=True)
-            for _, outcome in self._f.execute([order]):
-                found = objective.score(outcome.points, self._q.aim)
-                if outcome.state == "failed" or found is None:
-                    self._note(f"run {turn + 1} of the second look failed: {outcome.because}")
-                else:
-                    values[place].append(found.value)
+            arm = arms[place := unique[which]]
+            done = self._done(turn, arm) or self._final(turn, arm)
+            if done is None or done.value is None:
+                self._note(f"run {turn + 1} of the second look failed: {done.because if done else 'lost'}")
+            else:
+                values[place].append(done.value)
             self._decide(chosen, back, places, values)
+
+    def _done(self, turn: int, arm: Settings) -> FinalRun | None:
+        """A run that an earlier process made, when it was this one."""
+        found = next((r for r in self.study.final_runs if r.turn == turn), None)
+        return found if found is not None and found.settings == arm else None
+
+    def _final(self, turn: int, arm: Settings) -> FinalRun | None:
+        made: FinalRun | None = None
+        order = Order(number=turn, plan=self._plan(arm), settings=arm, thorough=True)
+        for _, outcome in self._f.execute([order]):
+            found = objective.score(outcome.points, self._q.aim) if outcome.state != "failed" else None
+            made = FinalRun(
+                turn=turn,
+                settings=arm,
+                value=found.value if found else None,
+                points=outcome.points,
+                because=outcome.because,
+            )
+            others = tuple(r for r in self.study.final_runs if r.turn != turn)
+            self._grow(final_runs=(*others, made))
+        return made
 
     def _decide(
         self,
