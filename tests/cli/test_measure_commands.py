@@ -1,6 +1,7 @@
 """`mopt soak`, `mopt compare` and `mopt report` as they are typed."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from model_optimizer.core import LoadPoint, Measurement, Percentiles, codec
+from model_optimizer.testing.fake_nvml import FakeGpu, shim
 
 VLLM = Path(__file__).parents[1] / "data/bench/vllm-bench-0.32-detailed.json"
 
@@ -56,6 +58,52 @@ def written(path: Path, speed: float = 1.0) -> Path:
     )
     path.write_text(codec.dumps(Measurement(points=(point,), model="m")))
     return path
+
+
+class TestTelemetry:
+    """`mopt bench` on a machine whose GPUs are made up."""
+
+    def bench(
+        self, server: str, folder: Path, gpu: FakeGpu, *words: str
+    ) -> "subprocess.CompletedProcess[str]":
+        shim(folder, [gpu])
+        return subprocess.run(
+            [sys.executable, "-m", "model_optimizer", "bench", server, "--api", "completions", *words],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            env={**os.environ, "PYTHONPATH": str(folder)},
+        )
+
+    def test_energy_idle_power_and_the_timeline_are_in_the_answer(self, server: str, tmp_path: Path) -> None:
+        done = self.bench(
+            server, tmp_path, FakeGpu(power_w=200), "--concurrency", "4", "--for", "2s", "--json"
+        )
+        found = json.loads(done.stdout)
+        block = found["telemetry"]
+        assert done.returncode == 0 and block["idle_power_w"] == 200
+        (load,) = block["loads"]
+        assert load["energy"]["source"] == "NVML energy counter"
+        assert load["energy"]["power_w"] == pytest.approx(200, rel=0.05)
+        assert load["energy"]["j_per_token"] > 0 and load["energy"]["j_per_request"] > 0
+        assert {"gpu0.power_w", "engine.kv_usage", "client.in_flight", "host.cpu_percent"} <= block[
+            "series"
+        ].keys()
+        assert len(load["quantiles"]["ttft_ms"]) == 51
+        assert load["queue"]["verdict"] == "fair"
+
+    def test_a_memory_error_ends_the_run_and_marks_it_invalid(self, server: str, tmp_path: Path) -> None:
+        begin = time.monotonic()
+        gpu = FakeGpu(ecc_after_s=3)
+        done = self.bench(server, tmp_path, gpu, "--concurrency", "4", "--for", "90s", "--json")
+        found = json.loads(done.stdout)
+        assert done.returncode == 1 and time.monotonic() - begin < 80
+        assert found["invalid"].startswith("ecc: gpu0")
+        assert not found["interrupted"], "it was not the user who ended it"
+
+    def test_it_can_be_left_out(self, server: str, tmp_path: Path) -> None:
+        done = self.bench(server, tmp_path, FakeGpu(), "--requests", "8", "--no-telemetry", "--json")
+        assert "series" not in json.loads(done.stdout)["telemetry"]
 
 
 class TestCompare:

@@ -75,6 +75,7 @@ class Recording:
         self._watch = Watch(what, on_fatal=self._stop)
         self._gpus = here and gpu_energy() is not None
         self._entered = False
+        self._ended_by: Event | None = None
 
     def __enter__(self) -> "Recording":
         self._watch.__enter__()
@@ -91,16 +92,20 @@ class Recording:
 
     def complete(self, found: Measurement) -> Measurement:
         """The measurement with what was recorded."""
-        return watched(found, self._watch.timeline, self.seen)
+        return watched(found, self._watch.timeline, self.seen, ended_by=self._ended_by)
 
-    def _stop(self, _event: Event) -> None:
+    def _stop(self, event: Event) -> None:
         if self._entered:
+            self._ended_by = event
             os.kill(os.getpid(), signal.SIGINT)
 
 
-def watched(found: Measurement, timeline: Timeline, seen: Seen) -> Measurement:
-    """The measurement with its telemetry; `invalid` when a GPU failed while it ran."""
-    event = joined.fatal(timeline, seen.spans)
+def watched(
+    found: Measurement, timeline: Timeline, seen: Seen, *, ended_by: Event | None = None
+) -> Measurement:
+    """The measurement with its telemetry; `invalid` when a GPU failed while it ran. `ended_by` is the event
+    that ended the load, where one did: it was not the user who interrupted it then."""
+    event = ended_by or joined.fatal(timeline, seen.spans)
     idle = joined.idle_power_w(timeline, *seen.idle_ns) if seen.idle_ns else None
     energies = [joined.energy(timeline, span, idle) for span in seen.spans]
     points = tuple(_with_energy(point, seen.spans, energies) for point in found.points)
@@ -108,6 +113,7 @@ def watched(found: Measurement, timeline: Timeline, seen: Seen) -> Measurement:
         found,
         points=points,
         telemetry={**found.telemetry, **_block(timeline, seen, energies, idle)},
+        interrupted=found.interrupted and ended_by is None,
         invalid=f"{event.kind}: {event.text}" if event else found.invalid,
         notes=(*found.notes, *((f"INVALID: {event.text}",) if event else ())),
     )

@@ -12,6 +12,7 @@ import os
 import sys
 import threading
 import time
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
@@ -91,7 +92,8 @@ class Handler(BaseHTTPRequestHandler):
                 self._send(b'{"error": "told to fail"}', status=500)
                 return
             time.sleep((given.ttft_ms + given.slower_ms * count) / 1000)
-            self._stream(int(body.get("max_tokens", 4)), body)
+            with suppress(ConnectionError):  # the client went away
+                self._stream(int(body.get("max_tokens", 4)), body)
         finally:
             self.state.end()
         if given.die_after and count >= given.die_after:
