@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from model_optimizer import planner, report
@@ -32,6 +32,7 @@ from model_optimizer.core import (
 from model_optimizer.diagnose import explained
 from model_optimizer.doctor import examine
 from model_optimizer.planner import Options, Question
+from model_optimizer.quantize import run as quantize
 from model_optimizer.serve import ServerHandle, start
 from model_optimizer.system import environments, files, making, models, telemetry
 from model_optimizer.system import probe as probing
@@ -39,6 +40,9 @@ from model_optimizer.verify import texts as inputs
 
 from .optimize import Stages
 from .verify import Case, Desk, verify_candidate
+
+NEARLY_ALL = 0.95
+"""Share of the workload's requests that calibration samples are as long as."""
 
 MADE_ON_DEMAND = frozenset({"onnx"})
 """Environments that a run makes without being asked; others are used when they exist."""
@@ -145,7 +149,20 @@ class Wiring:
 
     def _make(self, plan: Plan, checkpoint: Artifact, folder: Path, progress: Progress) -> Artifact:
         folder.mkdir(exist_ok=True)
-        return making.make_plan(plan, checkpoint, folder, self._bench, progress)
+        bench = replace(self._bench, tools=self._calibrated(plan))
+        return making.make_plan(plan, checkpoint, folder, bench, progress)
+
+    def _calibrated(self, plan: Plan) -> Mapping[str, Tool]:
+        """Tools that look at texts get the lengths of the workload, and few: verification says if they do."""
+        work, scheme = plan.workload, self._kit.schemes[plan.scheme]
+        longest = work.prompt_tokens.quantile(NEARLY_ALL)
+        longest += work.output_tokens.quantile(NEARLY_ALL) if work.task == "generate" else 0
+        memory = probing.probe().memory_available_bytes
+        texts = quantize.calibration(
+            quantize.Wanted(count=quantize.FEWEST, workload_tokens=longest), self._model, scheme, memory
+        )
+        choices = quantize.Choices(calibration=texts)
+        return {name: quantize.configured(tool, choices) for name, tool in self._kit.tools.items()}
 
     def _verify(
         self, plan: Plan, candidate: Artifact, reference: Artifact, desk: Desk, progress: Progress

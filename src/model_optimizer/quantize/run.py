@@ -14,14 +14,14 @@ from model_optimizer.core.paths import Chain, Order, Work, choose
 from model_optimizer.core.protocols import Tool
 from model_optimizer.system.making import Bench, follow
 
-from ._calibration import Calibration, Wanted, calibration
+from ._calibration import FEWEST, Calibration, Wanted, calibration
 from ._choices import SEARCH_STEPS, Choices, configured
 from ._effort import effort
 from ._target import Target, require_possible, unchecked
 
 __all__ = [
-    "Asked", "Calibration", "Choices", "Kit", "Quantization", "Target", "Wanted", "plan", "prepare",
-    "quantize",
+    "FEWEST", "Asked", "Calibration", "Choices", "Kit", "Quantization", "Target", "Wanted", "calibration",
+    "configured", "plan", "prepare", "quantize",
 ]  # fmt: skip
 
 NARROW_BITS = 8

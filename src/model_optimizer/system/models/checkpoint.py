@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from model_optimizer.core import Artifact, HostError, ModelSpec, UsageError, digest
 from model_optimizer.system import files
 from model_optimizer.system.safetensors_header import Tensor
@@ -30,10 +32,19 @@ TOKENIZER_FILES = (
 )
 
 
+FORMATS = {"compressed-tensors": "compressed_tensors", "modelopt": "modelopt"}
+"""Methods of quantization that are formats of their own."""
+
+
+class _About(msgspec.Struct):
+    scheme: str | None = None
+
+
 def checkpoint_artifact(spec: ModelSpec) -> Artifact:
     """The safetensors folder of a model as the artefact that everything else is made from.
 
-    Its scheme is that of the checkpoint's own quantization, else its number format (fp32, bf16, fp16).
+    Its scheme is that of the checkpoint's own quantization, else its number format (fp32, bf16, fp16); its
+    format is `safetensors`, or what a quantizer for servers writes, which engines read in ways of their own.
     The digest is of the whole content; it is remembered until a file changes. Raises UsageError when the
     model is not a folder with weights on this machine.
     """
@@ -47,17 +58,25 @@ def checkpoint_artifact(spec: ModelSpec) -> Artifact:
     path = Path(spec.path)
     folder = folders.look(path)
     if spec.quantization is not None:
-        scheme = spec.quantization.scheme or spec.quantization.method
+        scheme = _own_word(path) or spec.quantization.scheme or spec.quantization.method
     else:
         scheme = stored_format(folder.tensors()) or spec.dtype or "unknown"
     return Artifact(
         path=str(path),
-        format="safetensors",
+        format=FORMATS.get(spec.quantization.method, "safetensors") if spec.quantization else "safetensors",
         scheme=scheme,
         task=spec.task,
         bytes=folder.checkpoint_bytes or 0,
         digest=content_digest(path),
     )
+
+
+def _own_word(path: Path) -> str | None:
+    """The scheme in mopt.json, if this product made the folder: numbers do not show how they were rounded."""
+    try:
+        return msgspec.json.decode((path / "mopt.json").read_bytes(), type=_About).scheme
+    except (OSError, msgspec.MsgspecError):
+        return None
 
 
 def stored_format(tensors: Mapping[str, Tensor]) -> str | None:
