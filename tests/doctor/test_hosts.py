@@ -76,6 +76,7 @@ CASES: dict[tuple[str, str | None], tuple[str, str]] = {
     ("pins-broken", None): ("package_pins", ""),
     ("onnxruntime-twice", None): ("onnxruntime_single", "torch_build"),
     ("volta-new-vllm", None): ("vllm_on_this_gpu", "gpu_generation gpu_formats"),
+    ("volta-tensorrt-11", None): ("tensorrt_on_this_gpu", "gpu_generation gpu_formats"),
     # containers and network
     ("docker-snap", None): ("docker_packaging", ""),
     ("toolkit-missing", None): ("container_toolkit", ""),

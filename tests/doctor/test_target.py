@@ -63,6 +63,10 @@ def test_an_unknown_release_is_judged_by_the_nearest_and_says_so() -> None:
     assert too_old.nearest is None and too_old.cuda is None and "older than every release" in too_old.notes[0]
 
 
+def test_an_image_that_people_look_for_in_vain() -> None:
+    assert need("vllm/vllm-cu121:latest").notes == ("No image called vllm/vllm-cu121 was found.",)
+
+
 @pytest.mark.parametrize(
     "text",
     [

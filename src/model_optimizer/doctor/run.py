@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from graphlib import TopologicalSorter
 from typing import Any
 
-from model_optimizer.core import Check, Finding, Host
+from model_optimizer.core import Check, Finding, Host, MoptError
 from model_optimizer.core.target import Target
 
 LAYERS = (
@@ -54,6 +54,12 @@ def _is_targeted(check: Check) -> bool:
 def _ask(check: Any, host: Host, target: Target | None) -> Finding:
     try:
         return check.check(host, target) if _is_targeted(check) else check.check(host)
+    except (MoptError, ValueError) as error:
+        return Finding(
+            status="unknown",
+            message="what was read is of a form that this check does not know",
+            evidence=str(error),
+        )
     except Exception as error:  # noqa: BLE001 - a crash in a check is a result, and costs no other check
         return Finding(
             status="unknown",

@@ -52,8 +52,9 @@ def _image(text: str, name: str, tag: str | None) -> Need | None:
         return _with_driver(Need(asked=text, kind="image", product=name, cuda=cuda, source=("its tag",)))
     if "/" not in name and not tag:
         return None
+    said = tuple(row.note for row in vllm.notes() if row.subject == name)
     why = "the facts know nothing of this image: read its release notes for the driver that it needs"
-    return Need(asked=text, kind="image", product=name, exact=False, notes=(why,))
+    return Need(asked=text, kind="image", product=name, exact=False, notes=said or (why,))
 
 
 def _vllm(text: str, version: str | None, kind: str) -> Need:
@@ -121,6 +122,7 @@ def _tensorrt_rtx(text: str, version: str | None, kind: str) -> Need:
         exact=exact and said,
         nearest=release.version if release else None,
         compute_capabilities=release.compute_capabilities if release else None,
+        platforms=tuple(text.partition(" ")[0] for text in release.platforms) if release else None,
         notes=notes,
         source=release.source if release else (),
     )
