@@ -187,7 +187,11 @@ def test_what_does_not_start_at_all_has_no_speed() -> None:
         ("--gpus 2xA100,2xH100", 2, "several kinds"),
         ("--gpus 4 --tp 8", 2, "4"),
         ("--engine vllm==0.5.0", 2, "0.8.5"),
-        ("--engine tgi", 2, "known: onnxruntime, sglang, tensorrt, tensorrt_llm, tensorrt_rtx, vllm"),
+        (
+            "--engine tgi",
+            2,
+            "known: onnxruntime, sglang, tensorrt, tensorrt_llm, tensorrt_rtx, vllm, llama.cpp",
+        ),
         ("--scheme int9", 2, "awq_int4"),
         ("--scheme int8 --gpu b200", 1, "int8"),
         ("--arrivals constant", 2, "open loop"),
@@ -201,12 +205,28 @@ def test_what_does_not_start_at_all_has_no_speed() -> None:
         ("--gpu-memory-utilization 0.5 --vram 8GiB", 2, "both set the budget"),
         ("--step-model measured", 2, "nothing was measured"),
         ("--step-model tables --scheme awq_int4", 2, "no kernel of `awq_int4`"),
+        ("--concurrency 100000000", 2, "requests at once on each replica"),
+        ("--expert-parallel", 2, "has no experts"),
+        ("--gpu-layers 3", 2, "belongs to --engine llama.cpp"),
+        ("--speculative ngram:1000", 2, "METHOD:TOKENS"),
+        ("--qps nan", 2, "above zero"),
     ],
 )
 def test_bad_input_is_one_clear_error(line: str, code: int, words: str) -> None:
     gpu = "" if "--gpu " in line or "xA100" in line else "--gpu h100"
     found, text = run(f"estimate Qwen/Qwen3-8B {gpu} {line}")
     assert (found, words in text) == (code, True), text
+
+
+@pytest.mark.parametrize("load", ["--qps inf --requests 100000000", "--qps 1 --requests 100000000"])
+def test_numbers_of_requests_that_nobody_would_wait_for_are_answered(load: str) -> None:
+    found = said(f"estimate Qwen/Qwen3-0.6B --gpu h100 --output-tokens 16 {load}")
+    assert found["output_tokens_per_s"] > 0
+
+
+def test_the_slowest_of_rates_is_as_quick_as_a_single_client() -> None:
+    rare, alone = (said(f"estimate Qwen/Qwen3-8B --gpu h100 {load}") for load in ("--qps 1e-12", ""))
+    assert rare["ttft_ms"]["p50"] == pytest.approx(alone["ttft_ms"]["p50"], rel=0.02)
 
 
 def test_an_unknown_gpu_has_its_neighbours_named() -> None:
@@ -261,7 +281,7 @@ def test_own_measurements_win() -> None:
     work = Workload(concurrency=64, prompt_tokens=Lengths.fixed(128), output_tokens=Lengths.fixed(128))
     own = row(tpot=30.0, gpu="H100 SXM5 80GB", version="0.30.1", workload=work)
     found = room.estimate(question(), desk(ledger=lambda *_: (own,)))
-    assert found.tpot_ms.p50 == pytest.approx(30.0, rel=0.02)
+    assert found.tpot_ms.mean == pytest.approx(30.0, rel=0.02)
     assert found.provenance.startswith("measured: 1 rows")
     low, high = found.interval["tpot_ms"]
     plain = room.estimate(question(), desk()).interval["tpot_ms"]
@@ -347,7 +367,6 @@ def test_llama_cpp_answers_in_slots() -> None:
         ("--speculative ngram:4", 2, "not modelled for llama.cpp"),
         ("--step-model tables", 2, "no `tables` steps"),
         ("--kv-cache-dtype fp8", 2, "no KV cache type"),
-        ("--tp 2", 2, "several GPUs"),
         ("--prompt-tokens 50000", 2, "limit of"),
     ],
 )

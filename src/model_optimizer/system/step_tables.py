@@ -5,6 +5,7 @@ folder, one file a (model, GPU, parallelism, number format, version), so that th
 the package nor the time.
 """
 
+import logging
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,6 +123,8 @@ def _compile(request: "GridRequest") -> Any:
     import json
     from tempfile import TemporaryDirectory
 
+    # It warns of files that have nothing to do with the model that is asked for.
+    logging.getLogger("aiconfigurator_core").setLevel(logging.ERROR)
     from aiconfigurator_core import AicEngine  # pyright: ignore[reportMissingImports]
     from aiconfigurator_core.sdk import compile_engine  # pyright: ignore[reportMissingImports]
 

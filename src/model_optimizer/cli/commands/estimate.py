@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 GROUP = "understand"
 
 PROMPT, OUTPUT = 512, 128
+MOST_DRAFTED = 64
 
 
 class Speculative(click.ParamType[Any]):
@@ -35,7 +36,11 @@ class Speculative(click.ParamType[Any]):
         except ValueError:
             tokens, acceptance = 0, None
         known = ("ngram", "draft", "eagle3", "mtp")
-        if method not in known or tokens < 1 or (acceptance is not None and not 0 <= acceptance <= 1):
+        if (
+            method not in known
+            or not 1 <= tokens <= MOST_DRAFTED
+            or (acceptance is not None and not 0 <= acceptance <= 1)
+        ):
             raise UsageError(
                 f"`--speculative {value}` is not understood",
                 hint=(

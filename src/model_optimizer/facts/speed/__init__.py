@@ -217,7 +217,7 @@ def engine(name: str) -> EngineSpeed:
     """What an engine adds. UsageError lists the engines that are known."""
     path = _FOLDER / "engines" / f"{name}.toml"
     if not name.isidentifier() or not path.is_file():
-        known = ", ".join(engines())
+        known = ", ".join((*engines(), "llama.cpp"))
         raise UsageError(f"there is no speed of the engine `{name}` in the facts", hint=(f"known: {known}",))
     return read.toml(path, EngineSpeed)
 

@@ -6,12 +6,27 @@ from model_optimizer.planner.memory.limits import length_limit
 
 # Lengths beyond this share of requests are cut by the engine and not worth refusing a question for.
 LONGEST = 0.999
+# A replica computes a few thousand sequences at once; beyond this all the rest only waits.
+MOST_AT_ONCE = 20_000
 
 
 def check_workload(question: EstimateQuestion) -> None:
     work, placed = question.workload, question.placed
     if work.qps is not None and work.concurrency is not None:
         raise UsageError("--qps and --concurrency exclude each other", hint=("give one of them",))
+    each = -(-(work.concurrency or 1) // placed.data_parallel)
+    if each > MOST_AT_ONCE:
+        raise UsageError(
+            f"--concurrency {work.concurrency:,} is {each:,} requests at once on each replica",
+            cause=(
+                f"no engine computes more than some thousands together; looked at: up to {MOST_AT_ONCE:,}",
+            ),
+            hint=("add replicas with --dp, or ask for fewer",),
+        )
+    if question.expert_parallel and placed.model.experts is None and placed.gguf is None:
+        raise UsageError(f"`{placed.model.name}` has no experts", hint=("leave --expert-parallel out",))
+    if placed.gpu_layers is not None and placed.engine != "llama.cpp":
+        raise UsageError("--gpu-layers belongs to --engine llama.cpp")
     if not 0 <= question.prefix_hit < 1:
         raise UsageError(
             f"--prefix-hit is a share from 0 to below 1, not {question.prefix_hit:g}",

@@ -118,6 +118,10 @@ def _notes(question: EstimateQuestion, layers: int, every: int) -> tuple[str, ..
             f"{every - layers} of {every} layers are computed by the CPU, whose memory is taken to give "
             "38 GB/s: measure with `mopt bench`"
         )
+    if question.placed.tensor_parallel > 1:
+        notes.append(
+            "layers are divided between the GPUs and computed one after the other: more room, not speed"
+        )
     work, slots = question.workload, question.placed.max_num_seqs
     if slots is None and (work.concurrency or 2) > 1:
         notes.append(

@@ -18,6 +18,10 @@ from .summary import Numbers, summarize
 # An open loop this near to what the replica can do has no steady state that is worth a number.
 SATURATION = 0.97
 FEWEST_ARRIVALS, MORE_ARRIVALS = 700, 2500
+# More requests than this change nothing: a steady state stays what it is, and so does a burst's middle.
+MOST_REQUESTS = 20_000
+# Below this share of the capacity nobody meets anybody, whatever the rate.
+IDLE = 1e-4
 ENDS = 0.5
 # The error of a request that is one step: no queue of prompts before it, as before a first token. Assumed.
 ENCODER = 0.5
@@ -90,8 +94,8 @@ def _run(steps: StepModel, limits: Limits, load: Load) -> tuple[Numbers, Outcome
 def _closed(question: Question) -> Estimate:
     work = question.workload
     each = max(1, -(-(work.concurrency or 1) // question.replicas))
-    shared = work
-    if work.requests is not None:
+    shared = replace(work, requests=None) if (work.requests or 0) > MOST_REQUESTS else work
+    if shared.requests is not None and work.requests is not None:
         shared = replace(work, requests=max(1, -(-work.requests // question.replicas)))
     numbers, outcome = _run(question.steps, question.limits, loads.closed(shared, each))
     accuracy = speed.accuracy(question.steps.kind)
@@ -100,7 +104,7 @@ def _closed(question: Question) -> Estimate:
 
 
 def _burst(question: Question) -> Estimate:
-    count = max(1, -(-(question.workload.requests or 1) // question.replicas))
+    count = min(MOST_REQUESTS, max(1, -(-(question.workload.requests or 1) // question.replicas)))
     numbers, outcome = _run(question.steps, question.limits, loads.burst(question.workload, count))
     accuracy = speed.accuracy(question.steps.kind)
     wide = replace(accuracy, tpot=accuracy.burst_tpot, throughput=accuracy.burst_throughput)
@@ -161,7 +165,9 @@ def _arrivals(
 ) -> tuple[Numbers, Outcome]:
     """`share` of the usual number of arrivals is enough for the ends of an interval."""
     count = question.workload.requests or int(FEWEST_ARRIVALS + MORE_ARRIVALS * min(load, 1.0) ** 4)
-    return _run(steps, question.limits, loads.opened(question.workload, qps, max(50, int(count * share))))
+    count = min(MOST_REQUESTS, max(50, int(count * share)))
+    seen = qps * max(1.0, IDLE / load)
+    return _run(steps, question.limits, loads.opened(question.workload, seen, count))
 
 
 def _saturated(question: Question, most: Numbers, outcome: Outcome, load: float) -> Estimate:

@@ -29,8 +29,7 @@ def summarize(outcome: Outcome, load: Load) -> Numbers:
     if not load.whole:
         done.sort(key=lambda r: r.sent)
     chosen = done if load.whole else done[load.skip : len(done) - load.drop] or done
-    seconds = _window(outcome, chosen, load) / 1e3
-    count = _finished(done, chosen, load)
+    count, seconds = _finished(outcome, done, load)
     return Numbers(
         ttft_ms=spread([r.first - r.sent for r in chosen if r.first is not None]),
         tpot_ms=spread([_tpot(r) for r in chosen if r.output > 1]),
@@ -58,19 +57,15 @@ def _tpot(request: Request) -> float:
     return ((request.last or 0.0) - (request.first or 0.0)) / (request.output - 1)
 
 
-def _window(outcome: Outcome, chosen: Sequence[Request], load: Load) -> float:
-    """Milliseconds that rates are over: all of them, or those between the first and the last that count."""
-    if load.whole or len(chosen) < 2:
-        return outcome.ms
-    ends = sorted(r.last or 0.0 for r in chosen)
-    return ends[-1] - min(r.sent for r in chosen) if ends[-1] <= ends[0] else ends[-1] - ends[0]
+def _finished(outcome: Outcome, done: Sequence[Request], load: Load) -> tuple[list[Request], float]:
+    """The requests that finish in the window that rates are over, and its seconds.
 
-
-def _finished(done: Sequence[Request], chosen: Sequence[Request], load: Load) -> list[Request]:
-    """The requests that finished in the window, without the one that opens it."""
-    if load.whole or len(chosen) < 2:
-        return list(chosen)
-    ends = sorted(r.last or 0.0 for r in chosen)
-    if ends[-1] <= ends[0]:
-        return list(chosen)
-    return [r for r in done if ends[0] < (r.last or 0.0) <= ends[-1]]
+    It begins when the last request that does not count has finished and ends when the last one that counts
+    has: whole rounds, also where the clients of a closed loop move in step.
+    """
+    if load.whole or load.skip < 1 or len(done) <= load.skip + load.drop:
+        return list(done), outcome.ms / 1e3
+    ordered = sorted(done, key=lambda r: r.last or 0.0)
+    counted = ordered[load.skip : len(ordered) - load.drop]
+    begin, end = ordered[load.skip - 1].last or 0.0, counted[-1].last or 0.0
+    return (counted, (end - begin) / 1e3) if end > begin else (list(done), outcome.ms / 1e3)
