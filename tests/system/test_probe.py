@@ -205,6 +205,19 @@ def test_a_silent_kernel_log_is_one_that_may_not_be_read(tree: Path) -> None:
     assert said.modules.messages == ("NVRM: loading",)
 
 
+@pytest.mark.parametrize(
+    ("kinds", "translates"), [([], True), (["identity"], False), (["identity", "DMA-FQ"], True)]
+)
+def test_an_iommu_that_passes_through_does_not_count(tree: Path, kinds: list[str], translates: bool) -> None:
+    assert probe(world(tree)).platform.iommu is False
+    (tree / "sys/class/iommu/dmar0").mkdir(parents=True)
+    for number, kind in enumerate(kinds):
+        place = tree / f"sys/kernel/iommu_groups/{number}/type"
+        place.parent.mkdir(parents=True)
+        place.write_text(f"{kind}\n")
+    assert probe(world(tree)).platform.iommu is translates
+
+
 def test_docker_tells_its_runtimes(tree: Path) -> None:
     info = '{"ServerVersion": "29", "Runtimes": {"runc": {}, "nvidia": {}}, "CgroupDriver": "cgroupfs", "SecurityOptions": ["name=rootless"]}'
     host = probe(world(tree, run=lambda command, _: info if command[0] == "docker" else None))

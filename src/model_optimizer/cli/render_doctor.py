@@ -62,7 +62,7 @@ def _layer(name: str, here: Sequence[Finding], width: int) -> str:
         text += f" (and {more} more)" if more else ""
     elif status == "ok":
         good = sorted((f for f in here if f.status == "ok"), key=_telling)
-        text = "; ".join(f.message for f in good)
+        text = "; ".join(dict.fromkeys(f.message for f in good))
     elif waiting:
         text = f"waits for {waiting[0].waits_for}"
     else:

@@ -166,7 +166,8 @@ class Platform:
     """What stands below the driver. `distribution_id` and `version_id` are those of /etc/os-release.
 
     `selinux` is enforcing, permissive or disabled; `selinux_booleans` are those about containers that exist.
-    `prime` is Ubuntu's choice of the GPU on hybrid machines: on, off or on-demand. `laptop` has a battery.
+    `iommu` is True when one translates addresses of devices. `prime` is Ubuntu's choice of the GPU on hybrid
+    machines: on, off or on-demand. `laptop` has a battery.
     """
 
     distribution_id: str | None = None

@@ -34,9 +34,13 @@ def check(host: Host) -> Finding:
         return Finding(
             status="warn",
             message="an IOMMU is active: traffic between GPUs over PCIe may hang or be slow",
-            evidence="/sys/class/iommu is not empty",
+            evidence="/sys/kernel/iommu_groups: addresses are translated (DMA)",
             hint="when tensor parallelism hangs: add iommu=pt to the kernel's command line "
             "and turn off ACS in the firmware\n"
             "to be sure that it is this: NCCL_P2P_DISABLE=1 ends the hang",
         )
-    return Finding(status="ok", message="no IOMMU between the GPUs", evidence="/sys/class/iommu is empty")
+    return Finding(
+        status="ok",
+        message="no IOMMU between the GPUs",
+        evidence="/sys/class/iommu, /sys/kernel/iommu_groups",
+    )

@@ -24,7 +24,7 @@ def read(world: World) -> Platform:
         laptop=laptop,
         on_battery=battery,
         prime=_PRIME.get((world.text("/etc/prime-discrete") or "").strip()),
-        iommu=bool(world.names("/sys/class/iommu")) if world.exists("/sys/class") else None,
+        iommu=_iommu(world),
         fabric_manager=_runs(world, _FABRIC_MANAGER) if linux else None,
     )
 
@@ -64,6 +64,17 @@ def _power(world: World) -> tuple[bool | None, bool | None]:
     mains = [n for n, kind in kinds.items() if kind in ("Mains", "USB")]
     online = [(world.text(f"{place}/{n}/online") or "").strip() == "1" for n in mains]
     return bool(batteries), bool(batteries) and bool(mains) and not any(online)
+
+
+def _iommu(world: World) -> bool | None:
+    """Whether it translates: an IOMMU that passes addresses through (iommu=pt) stands in nobody's way."""
+    if not world.exists("/sys/class"):
+        return None
+    if not world.names("/sys/class/iommu"):
+        return False
+    groups = world.names("/sys/kernel/iommu_groups") or ()
+    kinds = {(world.text(f"/sys/kernel/iommu_groups/{g}/type") or "").strip() for g in groups} - {""}
+    return any(kind.startswith("DMA") for kind in kinds) if kinds else True
 
 
 def _runs(world: World, name: str) -> bool | None:
