@@ -3,11 +3,14 @@
 import re
 import shlex
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from model_optimizer.cli.render import printable
 from model_optimizer.core import Estimate, Plan, Rejection, Spread
 from model_optimizer.core.units import show_bytes, show_ms
-from model_optimizer.flow.recheck import Recheck
+
+if TYPE_CHECKING:
+    from model_optimizer.flow.recheck import Recheck
 
 WIDTH = 100
 MOST_ROWS = 12
@@ -72,7 +75,7 @@ def _binding(name: str | None) -> str:
 MARKS = {"ok": "ok  ", "warn": "warn", "fail": "FAIL", "unknown": "?   ", "skipped": "-   "}
 
 
-def recheck_text(found: Recheck) -> str:
+def recheck_text(found: "Recheck") -> str:
     """A line a question, and whether the plan holds."""
     version = f" {found.engine_version}" if found.engine_version else ""
     width = max(len(one.check) for one in found.findings)

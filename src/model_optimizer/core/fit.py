@@ -76,7 +76,8 @@ class FitQuestion:
     memory for KV cache. `gpu_layers` is how many layers llama.cpp puts on the GPU, None for all.
     `expert_parallel` spreads whole experts over the GPUs of all engines side by side. `mtp` loads the
     model's own layers that predict further tokens. `warm` is a start that finds its compiled graphs in the
-    cache. `gguf` is the file that llama.cpp reads.
+    cache. `gguf` is the file that llama.cpp reads. Without `longest` the answer leaves out the longest
+    context that would start, which takes most of the time.
     """
 
     model: ModelSpec
@@ -104,6 +105,7 @@ class FitQuestion:
     gpu_layers: int | None = None
     gguf: GgufModel | None = None
     warm: bool = False
+    longest: bool = True
     env: Mapping[str, str] = field(default_factory=dict[str, str])
 
 

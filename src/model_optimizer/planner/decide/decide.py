@@ -15,6 +15,7 @@ from .candidates import Candidate, best_offer, enumerate_all
 from .check import checked
 from .fleet import crossover
 from .judge import WORDS, Judged, judge, load_of, settle
+from .place import with_longest
 from .question import Functions, No, PlanQuestion, remembering
 from .write import write
 
@@ -63,6 +64,8 @@ def decide(question: PlanQuestion, functions: Functions, *, nearest: bool = True
     first, judged, estimate = found
     lost = [no.judged for no in refused if no.judged is not None]
     others = [other for other in kept if other.candidate not in (first.candidate, *lost)]
+    if play:
+        judged = replace(judged, room=with_longest(functions, question, judged.candidate, judged.room))
     chosen = write(question, functions, judged, estimate, branch)
     rejected = [*_outranked(question, branch, judged, others), *(no.rejection for no in refused)]
     rejected += [_reject(candidate, SPARED, "planner/speed") for candidate in spared]

@@ -102,6 +102,7 @@ def place(
         reason = f"weights of at least {show_bytes(smallest)} a GPU, it has {show_bytes(have)}"
         return _no(candidate, reason, short=smallest - have)
     last: Fit | None = None
+    room_question = base
     for room_question, steps in _ladder(question, candidate, base):
         try:
             found = _try(functions, room_question)
@@ -113,9 +114,24 @@ def place(
         if last.binding == "weights":
             break
     assert last is not None
-    return _no(
-        candidate, f"does not fit: {last.because}", short=_missing(last), length=last.largest_max_model_len
-    )
+    length = functions.fit(replace(room_question, longest=True)).largest_max_model_len
+    return _no(candidate, f"does not fit: {last.because}", short=_missing(last), length=length)
+
+
+def with_longest(functions: Functions, question: PlanQuestion, candidate: Candidate, room: Room) -> Room:
+    """The same layout, with the longest context that would start: worth its time for what is chosen alone."""
+    if functions.engines[candidate.engine].MEMORY == "llama.cpp":
+        return room
+    asked = _base(question, candidate, seqs=room.seqs, batched=room.batched)
+    asked = replace(
+        asked, kv_cache_dtype=room.kv_dtype, enforce_eager=room.eager, gpu_memory_utilization=room.utilization,
+        longest=True,
+    )  # fmt: skip
+    try:
+        found = functions.fit(asked)
+    except MoptError:
+        return room
+    return replace(room, fit=replace(room.fit, largest_max_model_len=found.largest_max_model_len))
 
 
 def refit(
@@ -181,6 +197,7 @@ def _base(question: PlanQuestion, candidate: Candidate, *, seqs: int, batched: i
         draft=wishes.speculation.model if wishes.speculation else None,
         offload_bytes=wishes.kv_offload_bytes,
         env=wishes.env,
+        longest=False,
     )
 
 
@@ -269,6 +286,7 @@ def _layers(question: PlanQuestion, functions: Functions, candidate: Candidate, 
         max_model_len=length_wanted(question),
         max_num_seqs=slots,
         vram_bytes=question.wishes.vram_bytes,
+        longest=False,
     )
 
     def layers(count: int) -> Fit:

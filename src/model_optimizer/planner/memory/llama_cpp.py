@@ -65,7 +65,7 @@ def fit(question: FitQuestion, model: GgufModel) -> Fit:
         kv_bytes_per_token=ceil(per_token),
         kv_cache_tokens=_padded(length * slots),
         max_concurrency=float(slots),
-        largest_max_model_len=_largest(limit, fits),
+        largest_max_model_len=_largest(limit, fits) if question.longest else None,
         terms=placed.gpu,
         model=model.name,
         gpu=question.gpu.name,

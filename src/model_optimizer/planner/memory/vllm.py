@@ -87,7 +87,8 @@ def fit(question: FitQuestion) -> Fit:
     account = start.account(question)
     if question.vram_bytes is not None:
         account = start.within_budget(account, question.vram_bytes)
-    longest = largest_length(account, start.account_of_length, length_limit(question.model))
+    limit = length_limit(question.model)
+    longest = largest_length(account, start.account_of_length, limit) if question.longest else None
     known = release is None or release.exact
     return conclude(question, account, version=version, rules=rules, longest=longest, known=known)
 
