@@ -198,6 +198,7 @@ class TestWatched:
         (load,) = block["loads"]
         assert load["energy"]["above_idle_j"] == pytest.approx(0, abs=1e-6)
         assert load["means"]["engine.kv_usage"] == pytest.approx(0.4)
+        assert load["means"]["gpu0.energy_j_per_s"] == pytest.approx(100)
         assert len(load["quantiles"]["ttft_ms"]) == 51
         assert len(block["series"]["gpu0.power_w"]["value"]) <= 240
         assert block["series"]["gpu0.power_w"]["time_s"][0] == -10

@@ -20,7 +20,7 @@ _OVERTAKEN = 5.0
 _LEAST_WAIT_MS = 20.0
 _FLOOR = 0.05
 _CLASSES = 4
-_COUNTERS = frozenset(
+COUNTERS = frozenset(
     {"energy_j", "nvlink_tx_bytes", "nvlink_rx_bytes", "ecc_corrected", "ecc_uncorrected", "preemptions"}
     | {"prompt_tokens", "output_tokens", "prefix_hits", "prefix_queries", "requests"}
 )
@@ -279,7 +279,7 @@ def _oddities(timeline: Timeline, outcomes: Sequence[Outcome], around: tuple[int
         quantity = name.partition(".")[2]
         if quantity in _NO_QUESTION:
             continue
-        if quantity in _COUNTERS or quantity.endswith(("_sum", "_count")):
+        if quantity in COUNTERS or quantity.endswith(("_sum", "_count")):
             name, series = f"{name} per second", rates(series)
         if odd := _odd(name, series, around):
             found.append(odd)

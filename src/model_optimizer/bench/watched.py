@@ -171,11 +171,18 @@ def _load(timeline: Timeline, span: Span, energy: joined.Energy, origin: int) ->
 
 
 def _means(timeline: Timeline, span: Span) -> dict[str, float]:
+    """Means of what is level, rates of what counts up."""
     found: dict[str, float] = {}
     for name, series in timeline.series.items():
-        value = series.mean(span.begin_ns, span.end_ns)
-        if value is not None and not name.endswith((".slowed_by", "_j", "_sum", "_count", "_s")):
-            found[name] = value
+        quantity = name.partition(".")[2]
+        if quantity in joined.COUNTERS:
+            rise = series.rise(span.begin_ns, span.end_ns)
+            if rise is not None and span.end_ns > span.begin_ns:
+                found[f"{name}_per_s"] = rise / ((span.end_ns - span.begin_ns) / 1e9)
+        elif not quantity.endswith(("_sum", "_count", "slowed_by", "started_s")):
+            value = series.mean(span.begin_ns, span.end_ns)
+            if value is not None:
+                found[name] = value
     return found
 
 
