@@ -32,7 +32,9 @@ def options(sources: Sources) -> dict[str, Row]:
             text = ast.unparse(annotation)
             if text.startswith("A[") and "no_cli=True" not in text:
                 row = of_field(sources, name, field)
-                row["takes"] = sources.takes(_inner(annotation))
+                row["takes"] = "list" if "nargs='+'" in text else sources.takes(_inner(annotation))
+                if also := _also(annotation):
+                    row["also"] = also
                 found[_spelling(annotation, field)] = row
     for tree in sources.trees.values():
         for call, bound in add_arguments(tree):
@@ -57,8 +59,13 @@ def _inner(annotation: ast.expr) -> ast.expr:
 
 
 def _spelling(annotation: ast.expr, field: str) -> str:
-    found = re.search(r"(?:flag|name|cli_name)='(--[\w-]+)'", ast.unparse(annotation))
+    found = re.search(r"cli_name='(--[\w-]+)'", ast.unparse(annotation))
     return found[1] if found else f"--{field.replace('_', '-')}"
+
+
+def _also(annotation: ast.expr) -> list[str]:
+    found = re.search(r"aliases=\[([^]]*)\]", ast.unparse(annotation))
+    return sorted(re.findall(r"'(--?[\w-]+)'", found[1])) if found else []
 
 
 def variables(sources: Sources) -> dict[str, Row]:

@@ -17,7 +17,9 @@ from model_optimizer.facts import (
     decisions,
     drivers,
     flags,
+    folklore,
     formats,
+    glossary,
     gpus,
     memory,
     metrics,
@@ -86,6 +88,9 @@ TABLES: dict[Path, dict[str, type[Fact]]] = {
     FOLDER / "decisions/apis.toml": {"api": decisions.Api},
     FOLDER / "decisions/speculation.toml": {"speculation": decisions.Speculation},
 }
+TABLES |= {path: {"claim": folklore.Claim} for path in (FOLDER / "folklore").glob("*.toml")}
+TABLES |= {path: {"term": glossary.Term} for path in (FOLDER / "glossary").glob("*.toml")}
+TABLES |= {path: {"meaning": flags.Meaning} for path in (FOLDER / "flags/meanings").glob("*.toml")}
 ALL = sorted([*FOLDER.rglob("*.toml"), *FOLDER.rglob("*.json")])
 # Fields that the loader fills in.
 GIVEN_BY_LOADER = {"asked", "exact"}

@@ -61,7 +61,10 @@ def _history(history: Sequence[Stretch]) -> list[str]:
         lines.append(f"  {when:<22} default {default}{', deprecated' if stretch.deprecated else ''}".rstrip())
     if any(stretch.default is not None for stretch in history):
         return ["", *lines]
-    return ["", *(line.split(" default ")[0].rstrip() for line in lines)]
+    return [
+        "",
+        *(line.replace("default not read, ", "").replace("default not read", "").rstrip() for line in lines),
+    ]
 
 
 def _points(points: Sequence[Point]) -> list[str]:

@@ -59,6 +59,8 @@ def _section(program: str, section: Section, old: Table, new: Table) -> dict[str
     }
     for name in sorted(before.keys() | after.keys()):
         was, now = before.get(name), after.get(name)
+        if section == "options" and old.option(name) and new.option(name) and (was is None or now is None):
+            continue  # only its first spelling is another
         if was is None and now is not None:
             found["added"].append(_change(program, section, name, after=now.default))
         elif now is None and was is not None:

@@ -78,8 +78,8 @@ def _of_run(rest: str, question: Question) -> Iterator[Point]:
 def _of_command(words: list[str], base: str | None, keyword: str, question: Question) -> Iterator[Point]:
     image = of_image(base or "")
     if image.repository == "vllm/vllm-openai" and keyword == "CMD":
-        run = docker.Run("docker", [("--gpus", "all")], base, words)
-        yield from docker._of_command(run, image)  # pyright: ignore[reportPrivateUsage]
+        run = docker.Run("docker", image=base, command=words)
+        yield from docker.of_command(run, image)
     if vllm.matches(words):
         yield from vllm.explain(
             words, replace(question, engine="vllm", version=image.vllm or question.version)
@@ -118,12 +118,12 @@ def compose(thing: str, question: Question) -> Explanation:
             )
             points.append(Point(about=name[:60], level="warn", says=says, source=GUIDE))
     words = _command(lines)
-    if words and version is not None:
-        asked = replace(question, engine="vllm", version=version)
+    if words and any(of_image(name).repository == "vllm/vllm-openai" for name in images):
+        asked = replace(question, engine="vllm", version=version or question.version_of("vllm"))
         inner = words[2:] if words[:2] == ["vllm", "serve"] else words
-        points += docker._of_command(docker.Run("docker", [], images[0], words), of_image(images[0]))  # pyright: ignore[reportPrivateUsage]
+        points += docker.of_command(docker.Run("docker", image=images[0], command=words), of_image(images[0]))
         points += [p for p in vllm.explain(["vllm", "serve", *inner], asked).points if p.about != "--host"]
-    if docker._parallel(words) and not re.search(r"(?m)^\s*(ipc|shm_size):", thing):  # pyright: ignore[reportPrivateUsage]
+    if docker.is_parallel(words) and not re.search(r"(?m)^\s*(ipc|shm_size):", thing):
         says = (
             "several GPUs talk through /dev/shm, and a container gets 64 MB of it: add `ipc: host` "
             "or `shm_size: 8g`"

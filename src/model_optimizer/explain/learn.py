@@ -1,4 +1,4 @@
-"""Reads an engine that is installed: its options, defaults, variables and metrics, and what differs from ours."""
+"""Reads an engine that is installed: its options, defaults, variables and metrics; compares with ours."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +18,11 @@ TIMEOUT_S = 300.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learned:
-    """What was read and where it is kept. `differs` are names whose rows are not those of the table that ships
-    for the same release (`compared`), None when there is no such table."""
+    """What was read and where it is kept.
+
+    `differs` are names whose rows are not those of the table that ships for the same release; `compared` is
+    that release, None when no table ships for it.
+    """
 
     table: Table
     path: Path

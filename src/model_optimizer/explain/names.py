@@ -151,11 +151,15 @@ def _stretch(engine: str, since: str, until: str | None, row: flags.Row) -> Stre
 def state(engine: str, name: str, section: Section, question: Question) -> Iterator[Point]:
     """Whether the release that is asked about, or the newest, still has a name, and what to take instead."""
     version = question.version_of(engine) or flags.versions(engine)[-1]
-    rows = flags.table(engine, version).section(section)
+    table = flags.table(engine, version)
+    rows = table.section(section)
     title = f"{TITLES[engine]} {version}"
     if name in rows:
         if rows[name].deprecated:
             yield Point(about=name, level="warn", says=f"deprecated in {title}{_instead(engine, name)}")
+        return
+    if section == "options" and (other := table.option(name)):
+        yield Point(about=name, level="note", says=f"in {title} another spelling of {other[0]}")
         return
     spans = flags.spans(engine, section, name)
     if spans and key(version) < key(spans[0].since):

@@ -11,6 +11,11 @@ from model_optimizer.facts.flags import Meaning, Row, Table
 from . import machine, names
 from .question import Question
 
+SHORTENED = ("vllm", "sglang")
+"""Programs whose parser takes the beginning of an option for the option."""
+MOST_GUESSES = 30
+"""Remarks after which no nearest names are looked for any more."""
+
 
 @dataclass(slots=True)
 class Given:
@@ -74,6 +79,16 @@ def translate(
                 Point(about=one.written, level="note", says="given twice: the last one counts")
             )
         result.given[key] = one
+        meaning = flags.meanings(engine).get(one.name or "")
+        now = today.options.get(one.name or "")
+        if now and now.deprecated and meaning and meaning.to:
+            words = _filled(meaning, one.value, attach)
+            says = f"deprecated; write {' '.join(words)}"
+            result.words += words
+            result.points.append(
+                Point(about=one.written, level="changed", says=says, source=meaning.source[0])
+            )
+            continue
         negative = one.written.startswith("--no-") and one.name is not None and one.name != one.written
         if one.name is not None and one.name in today.options:
             row = today.options[one.name]
@@ -93,9 +108,25 @@ def _known(written: str, engine: str, today: Table) -> tuple[str | None, Row | N
     if found is not None:
         return found
     name = flags.find(written, "options", engine)
+    if (
+        name is None
+        and engine in SHORTENED
+        and _older(written, engine) is None
+        and vllm.flag(written) is None
+    ):
+        return _shortened(written, today) or (None, None)
     if name is None:
         return None, None
     return name, flags.spans(engine, "options", name)[-1].row
+
+
+def _shortened(written: str, today: Table) -> tuple[str, Row] | None:
+    """The only option that begins so, which these parsers take for it: `--tp` for `--tp-size`."""
+    bare = written.replace("_", "-")
+    if not bare.startswith("--") or len(bare) < 4:
+        return None
+    found = {name for name, row in today.options.items() for s in (name, *row.also) if s.startswith(bare)}
+    return next(((name, today.options[name]) for name in found), None) if len(found) == 1 else None
 
 
 def _written(spelled: str, one: Given, row: Row, attach: str) -> list[str]:
@@ -156,9 +187,9 @@ def _absent(one: Given, engine: str, today: Table, attach: str, result: Translat
     title = f"{names.TITLES[engine]} {today.version}"
     meaning = flags.meanings(engine).get(name) or _older(one.written, engine)
     spans = flags.spans(engine, "options", one.name) if one.name else ()
-    about = one.written if one.value is None else f"{one.written} {one.value}"
+    about = one.written if one.value is None else f"{one.written}{attach}{one.value}"
     last = f"its last release was {spans[-1].until}" if spans else "no release that was read has it"
-    if spans and meaning is None and _came_later(spans[0].since, today.version):
+    if spans and _came_later(spans[0].since, today.version):
         last = f"it came with {spans[0].since}"
     if meaning is not None and meaning.to is not None:
         words = _filled(meaning, one.value, attach)
@@ -177,7 +208,7 @@ def _absent(one: Given, engine: str, today: Table, attach: str, result: Translat
     if fact and fact.use_instead:
         says = f"not in {title} ({last}); use {fact.use_instead}"
     elif one.name is None:
-        near = _near(one.written, today)
+        near = _near(one.written, today) if len(result.points) < MOST_GUESSES else []
         says = f"not an option of {title}" + (f"; did you mean {' or '.join(near)}?" if near else "")
     else:
         says = f"not in {title} ({last}); left out"

@@ -13,8 +13,9 @@ from . import claims, code, container, machine, names, schemes, text
 from .question import Question, check
 
 PROGRAMS = "model_optimizer.explain.programs"
-SURE = 0.5
-"""From this score on the claim that was found is taken for the one that was meant."""
+SURE, CERTAIN = 0.5, 0.95
+"""From this score on the claim that was found is taken for the one that was meant; where a name was asked
+for, only a claim about just this name is."""
 
 
 def explain(question: Question) -> Explanation:
@@ -28,9 +29,9 @@ def explain(question: Question) -> Explanation:
         or _name(thing, question)
         or _commands(thing, question)
         or _term(thing)
-        or _claim(thing, SURE)
+        or _claim(thing, CERTAIN if _is_name(thing) else SURE)
         or _loose(thing, question)
-        or _claim(thing, claims.LEAST)
+        or (None if _is_name(thing) else _claim(thing, claims.LEAST))
     )
     if found is None:
         raise unknown(thing)
@@ -51,6 +52,12 @@ def _safe(found: Explanation) -> Explanation:
     )
 
 
+def _is_name(thing: str) -> bool:
+    """One word that is written like an option, a variable or a metric: it is known, or it is not."""
+    one = len(thing.split()) == 1
+    return one and (thing.startswith("-") or bool(re.fullmatch(r"[A-Z0-9_]+|[a-z]+:\w+", thing)))
+
+
 def _file(thing: str, question: Question) -> Explanation | None:
     if container.is_compose(thing):
         return container.compose(thing, question)
@@ -69,8 +76,8 @@ def _name(thing: str, question: Question) -> Explanation | None:
     word, equals, value = thing.partition("=")
     if word.startswith("-"):
         return _option(word, value if equals else None, question)
-    if re.fullmatch(r"[A-Z][A-Z0-9]*(_[A-Z0-9]+)+", word):
-        return names.explain(word, "variables", question) or _term(word)
+    if re.fullmatch(r"[A-Z][A-Z0-9_]+", word):
+        return _term(word) or names.explain(word, "variables", question)
     if ":" in word and "/" not in word:
         return names.explain(word, "metrics", question)
     if scheme := schemes.named(word):
@@ -216,7 +223,8 @@ def unknown(thing: str) -> MoptError:
     if len(thing.split()) <= 2:
         near = names.nearest(thing.split()[0])
         hints += [f"did you mean {' or '.join(f'`{name}`' for name in near)}?"] if near else []
-    best = [c.said for c, score in claims.search(thing, most=2) if score > 0.2]
+    searched = () if _is_name(thing) else claims.search(thing, most=2)
+    best = [c.said for c, score in searched if score > 0.2]
     hints += [f"the nearest claim: {said}" for said in best]
     if not hints:
         engines = ", ".join(names.TITLES[e] for e in flags.engines())

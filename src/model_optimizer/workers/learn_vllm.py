@@ -52,12 +52,11 @@ def learn(request: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _version() -> str:
+    installed = {d.metadata["Name"]: d.version for d in importlib.metadata.distributions()}
     for package in PACKAGES:
-        try:
-            return importlib.metadata.version(package).split("+")[0]
-        except importlib.metadata.PackageNotFoundError:
-            continue
-    fail(
+        if package in installed:
+            return installed[package].split("+")[0]
+    return fail(
         "environment-misfit", "vLLM is not installed in this environment", (), ("name another with --python",)
     )
 
@@ -90,7 +89,7 @@ def _option(action: argparse.Action) -> Iterator[tuple[str, dict[str, Any]]]:
     long = next((s for s in action.option_strings if s.startswith("--") and not s.startswith("--no-")), None)
     if long is None or long == "--help":
         return
-    row = {"takes": _takes(action)}
+    row: dict[str, Any] = {"takes": _takes(action)}
     default = _shown(action.default)
     if default is not None:
         row["default"] = default
@@ -141,7 +140,7 @@ def _variables() -> dict[str, Any]:
     for node in ast.walk(ast.parse(Path(envs.__file__).read_text("utf-8"))):
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.target.id.isupper():
             try:
-                typed[node.target.id] = _shown(ast.literal_eval(node.value))
+                typed[node.target.id] = _shown(ast.literal_eval(node.value or ast.Constant(None)))
             except (ValueError, TypeError, SyntaxError):
                 continue
     return {name: {"default": typed[name]} if typed.get(name) is not None else {} for name in names}

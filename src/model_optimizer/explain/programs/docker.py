@@ -73,6 +73,7 @@ class Run:
 
     program: str
     options: list[tuple[str, str | None]] = field(default_factory=list[tuple[str, str | None]])
+    written: list[list[str]] = field(default_factory=list[list[str]])
     image: str | None = None
     command: list[str] = field(default_factory=list[str])
 
@@ -103,7 +104,7 @@ def explain(words: list[str], question: Question) -> Explanation:
         *_of_secrets(run),
     ]
     points += [
-        *_of_command(run, image),
+        *of_command(run, image),
         *(p for p in (inside.points if inside else ()) if p.about != "--host"),
     ]
     return Explanation(
@@ -127,6 +128,7 @@ def read(words: list[str]) -> Run:
     run = Run(words[0].split("/")[-1])
     rest = words[at + 1 :]
     while rest:
+        before = list(rest)
         word = rest.pop(0)
         if not word.startswith("-"):
             run.image, run.command = word, rest
@@ -140,6 +142,7 @@ def read(words: list[str]) -> Run:
             run.options.append((word[:2], word[2:]))
         else:
             run.options.append((name, None))
+        run.written.append(before[: len(before) - len(rest)])
     return run
 
 
@@ -158,7 +161,8 @@ def _of_gpus(run: Run) -> list[Point]:
             )
             found.append(Point(about=f"--gpus {value}", level="wrong", says=says, source=GUIDE))
         elif value.isdigit():
-            says = f"a count: any {value} GPUs; GPU number {value} would be --gpus device={value}"
+            some = f"any {value} GPUs" if value != "1" else "any one GPU"
+            says = f"a count: {some}; GPU number {value} would be --gpus device={value}"
             found.append(
                 Point(
                     about=f"--gpus {value}",
@@ -232,7 +236,7 @@ def _of_image(run: Run, image: Image, question: Question) -> list[Point]:
 
 def _of_memory(run: Run) -> list[Point]:
     ipc, shm = run.values("--ipc"), run.values("--shm-size")
-    many = _parallel(run.command)
+    many = is_parallel(run.command)
     if not ipc and not shm and many:
         says = (
             "several GPUs talk through /dev/shm, and Docker gives 64 MB of it: add --ipc=host or "
@@ -252,7 +256,7 @@ def _of_memory(run: Run) -> list[Point]:
     return []
 
 
-def _parallel(command: list[str]) -> bool:
+def is_parallel(command: list[str]) -> bool:
     text_of = " ".join(command)
     found = re.search(
         r"(?:--tensor-parallel-size|--tp-size|--tp|-tp|--pipeline-parallel-size|-pp)[ =](\d+)", text_of
@@ -295,7 +299,7 @@ def _of_secrets(run: Run) -> list[Point]:
     return [Point(about=names, level="warn", says=says, source=GUIDE)]
 
 
-def _of_command(run: Run, image: Image) -> list[Point]:
+def of_command(run: Run, image: Image) -> list[Point]:
     if not image.vllm or run.has("--entrypoint"):
         return []
     new = key(image.vllm) >= key(ENTRYPOINT_FROM)
@@ -306,6 +310,13 @@ def _of_command(run: Run, image: Image) -> list[Point]:
         says = "the image starts with `vllm serve`, which would take this as the model: begin with the model"
         return [
             Point(about=" ".join(run.command[:3]), level="wrong", says=says, source="vLLM docker/Dockerfile")
+        ]
+    if not new and run.command and (run.command[0] == "vllm" or run.command[0].startswith("python")):
+        says = (
+            f"images before {ENTRYPOINT_FROM} start the server themselves: give options alone, --model first"
+        )
+        return [
+            Point(about=" ".join(run.command[:2]), level="wrong", says=says, source="vLLM docker/Dockerfile")
         ]
     if (
         not new
@@ -331,14 +342,25 @@ def _inside(run: Run, image: Image, question: Question) -> Explanation | None:
         engine="vllm",
         version=image.vllm or question.version_of("vllm"),
     )
-    return vllm.explain([word for word in inner if word != "--gpus"], asked)
+    return vllm.explain(_without_gpus(inner), asked)
+
+
+def _without_gpus(words: list[str]) -> list[str]:
+    """The command without docker's own option, which some put behind the image."""
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        if not skip and word != "--gpus" and not word.startswith("--gpus="):
+            kept.append(word)
+        skip = word == "--gpus"
+    return kept
 
 
 def _today(run: Run, image: Image, inside: Explanation | None) -> str:
     words = ["podman" if run.program == "podman" else "docker", "run"]
     wanted = _gpus(run)
     done = False
-    for name, value in run.options:
+    for (name, value), written in zip(run.options, run.written, strict=True):
         if name in ("--gpus", "--runtime"):
             words += [] if done else wanted
             done = True
@@ -349,9 +371,9 @@ def _today(run: Run, image: Image, inside: Explanation | None) -> str:
         elif name == "--privileged" or (name == "--shm-size" and "host" in run.values("--ipc")):
             continue
         else:
-            words += [name] if value is None else [name, value]
+            words += written
     words += [] if done else wanted
-    if _parallel(run.command) and not run.has("--ipc", "--shm-size"):
+    if is_parallel(run.command) and not run.has("--ipc", "--shm-size"):
         words.append("--ipc=host")
     line = text.masked(text.line([*words, image.pinned or run.image or ""]))
     if inside and inside.today:

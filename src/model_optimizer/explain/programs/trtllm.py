@@ -40,8 +40,8 @@ def _build(words: list[str], question: Question) -> Explanation:
         Point(
             about=BUILD,
             level="wrong" if version and not flags.table("trtllm_build", version).options else "changed",
-            says=f"engines are gone from 1.3.0rc22 on; {LAST} is the last stable release with the command, and "
-            "since 1.0 the PyTorch backend is the default and needs no engine",
+            says=f"engines are gone from 1.3.0rc22 on; {LAST} is the last stable release with the command, "
+            "and since 1.0 the PyTorch backend is the default and needs no engine",
             source=SOURCE,
         ),
         *result.points,

@@ -153,15 +153,14 @@ def _named(result: options.Translation, free: list[str]) -> str:
 
 def _summary(points: list[Point]) -> str:
     wrong = sum(p.level == "wrong" for p in points)
-    changed = sum(p.level == "changed" for p in points)
-    if wrong:
-        return (
-            f"As written it does not start: {wrong} thing{'s' * (wrong > 1)} wrong, {changed} written "
-            "otherwise today."
-        )
-    if changed:
-        return f"It works or nearly: {changed} thing{'s' * (changed > 1)} written otherwise today."
-    return "It is valid as written."
+    gone = sum(p.level == "changed" and p.says.startswith("not in ") for p in points)
+    changed = sum(p.level == "changed" for p in points) - gone
+    parts = [f"{wrong} thing{'s' * (wrong > 1)} wrong"] if wrong else []
+    parts += [f"{gone} option{'s' * (gone > 1)} gone"] if gone else []
+    parts += [f"{changed} thing{'s' * (changed > 1)} written otherwise today"] if changed else []
+    if wrong or gone:
+        return f"As written it does not start: {', '.join(parts)}."
+    return f"It works: {parts[0]}." if parts else "It is valid as written."
 
 
 def _do(result: options.Translation) -> tuple[str, ...]:

@@ -84,9 +84,9 @@ class Table:
         for name in spellings(word.partition(".")[0]):
             if name in self.options:
                 return name, self.options[name]
-        for name, row in self.options.items():
-            if word in row.also:
-                return name, row
+        other = _also(self.engine).get(word) if not self.learned else None
+        if other is not None and other in self.options:
+            return other, self.options[other]
         if (
             word.startswith("--no-")
             and (found := self.option(f"--{word[5:]}"))
@@ -110,8 +110,8 @@ class Meaning(Fact):
     """What a name stands for, in our words. `watch` is what goes wrong with it.
 
     `to` are the words that take its place in a release that no longer has it, with `{value}` for what it was
-    given; an empty one means that it is left out. `by_value` has other words for single values. `because` says
-    why. `speed` says how a change of it shows.
+    given; an empty one means that it is left out. `by_value` has other words for single values.
+    `because` says why. `speed` says how a change of it shows.
     """
 
     name: str
@@ -171,14 +171,25 @@ def every_name(engine: str, section: Section) -> Mapping[str, str]:
 def find(word: str, section: Section, engine: str) -> str | None:
     """The name that a spelling stands for in any release of an engine."""
     known = every_name(engine, section)
-    for name in spellings(word) if section == "options" else bases(word):
-        if name in known:
-            return name
-    if section == "options":
-        for whole in reversed(_tables(engine).values()):
-            if found := whole.option(word):
-                return found[0]
-    return None
+    wanted = [n for n in (spellings(word) if section == "options" else bases(word)) if n in known]
+    if wanted:
+        return max(wanted, key=lambda name: key(known[name]))  # of equal ones the first
+    if section != "options":
+        return None
+    known_also = _also(engine)
+    if word in known_also:
+        return known_also[word]
+    positive = find(f"--{word[5:]}", section, engine) if word.startswith("--no-") else None
+    if positive and spans(engine, section, positive)[-1].row.takes == "switch":
+        return positive
+    return find(word.partition(".")[0], section, engine) if "." in word else None
+
+
+@cache
+def _also(engine: str) -> Mapping[str, str]:
+    """The options of any release by their other spellings."""
+    tables = _tables(engine).values()
+    return {also: name for table in tables for name, row in table.options.items() for also in row.also}
 
 
 def spellings(word: str) -> tuple[str, ...]:
