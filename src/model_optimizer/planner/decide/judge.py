@@ -340,8 +340,8 @@ def _starved(
     load: float,
     data: int,
 ) -> bool:
-    """Whether the KV cache is what bounds the replica, below the load."""
-    if limits.kv_cache_tokens is None or capacity >= load:
+    """Whether the KV cache is what bounds the replica, below the load. It seats at least one request."""
+    if limits.kv_cache_tokens is None or capacity >= load or capacity <= 0:
         return False
     closed = load_of(question)[1]
     rate = capacity / data

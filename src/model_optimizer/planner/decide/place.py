@@ -124,9 +124,12 @@ def with_longest(functions: Functions, question: PlanQuestion, candidate: Candid
         return room
     asked = _base(question, candidate, seqs=room.seqs, batched=room.batched)
     asked = replace(
-        asked, kv_cache_dtype=room.kv_dtype, enforce_eager=room.eager, gpu_memory_utilization=room.utilization,
+        asked,
+        kv_cache_dtype=room.kv_dtype,
+        enforce_eager=room.eager,
+        gpu_memory_utilization=room.utilization,
         longest=True,
-    )  # fmt: skip
+    )
     try:
         found = functions.fit(asked)
     except MoptError:
