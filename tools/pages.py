@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pages_of_words
+
 from model_optimizer.core import Scheme, plugins
 from model_optimizer.diagnose import signature
 from model_optimizer.diagnose.signature import LAYERS, Signature
@@ -18,7 +20,7 @@ from model_optimizer.doctor.run import LAYERS as LAYERS_OF_DOCTOR
 from model_optimizer.doctor.run import layer as layer_of
 
 DOCS = Path(__file__).parents[1] / "docs"
-ROOMS = ("checks", "schemes", "signatures")
+ROOMS = ("checks", "schemes", "signatures", "folklore", "glossary")
 PLATFORMS = {
     "ubuntu": "Ubuntu",
     "debian": "Debian",
@@ -44,7 +46,7 @@ def pages() -> dict[Path, str]:
     found |= {Path("schemes") / f"{name}.md": scheme_page(scheme) for name, scheme in schemes.items()}
     found[Path("checks/index.md")] = check_index(checks)
     found[Path("schemes/index.md")] = index("Number formats", {n: s.title for n, s in schemes.items()})
-    return found | signature_pages()
+    return found | signature_pages() | pages_of_words.pages()
 
 
 def signature_pages() -> dict[Path, str]:
