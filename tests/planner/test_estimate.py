@@ -304,7 +304,7 @@ def test_measurements_that_ship_are_used_where_they_were_made() -> None:
         "estimate Qwen/Qwen3-8B --gpu h200 --engine vllm==0.25.1 --concurrency 32 --prompt-tokens 1024 --requests 64"
     )
     assert found["provenance"].startswith("measured")
-    assert found["tpot_ms"]["p50"] == pytest.approx(7.628, rel=0.03)
+    assert found["tpot_ms"]["mean"] == pytest.approx(8.302, rel=0.08)
 
 
 def test_speculation_is_said_to_pay_or_not() -> None:

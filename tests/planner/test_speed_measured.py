@@ -86,9 +86,10 @@ def test_measurements_that_ship_have_what_the_evidence_says() -> None:
         r.measured
         for r in rows
         if (r.model, r.quantity, r.scheme, r.workload.concurrency)
-        == ("Qwen/Qwen3-8B", "tpot_ms.p50", "bf16", 1)
+        == ("Qwen/Qwen3-8B", "tpot_ms.mean", "bf16", 1)
     ]
-    assert alone == [5.229]
+    assert 5.225 in alone
+    assert all(value == pytest.approx(5.225, rel=0.03) for value in alone), "two sittings agree"
     assert {r.version for r in rows} == {"0.25.1"}
     assert all(r.source.startswith("evidence/") for r in rows)
     assert not shipped.rows("H100 SXM5 80GB", "vllm")
