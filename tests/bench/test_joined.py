@@ -2,13 +2,14 @@
 
 import random
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from model_optimizer.bench import timeline as joined
 from model_optimizer.bench.exchange import Outcome
 from model_optimizer.bench.timeline import Span
-from model_optimizer.bench.watched import Seen, watched
+from model_optimizer.bench.watched import Seen, kept, watched
 from model_optimizer.core import LoadPoint, Measurement, codec
 from model_optimizer.system.telemetry import Event, Series, Timeline
 
@@ -204,6 +205,27 @@ class TestWatched:
         assert block["series"]["gpu0.power_w"]["time_s"][0] == -10
         assert again.points[0].energy_j == pytest.approx(4000)
         assert again.invalid is None
+
+    def test_a_file_can_be_asked_what_happened(self) -> None:
+        clock = steady(1500)
+        slow = [300.0 if 28 * S < t < 32 * S else 1500.0 for t in clock.times_ns]
+        hot = [64.0 if 28 * S < t < 32 * S else 0.0 for t in clock.times_ns]
+        timeline = Timeline(
+            series={
+                "gpu0.sm_clock_mhz": Series(times_ns=clock.times_ns, values=slow),
+                "gpu0.slowed_by": Series(times_ns=clock.times_ns, values=hot),
+            },
+            events=[Event(time_ns=30 * S, kind="xid", text="Xid 13")],
+        )
+        again = codec.loads(codec.dumps(watched(self.measurement(), timeline, self.seen())), Measurement)
+        lines = joined.happened(kept(again), (), 20 * S)  # the load began at 10 s
+        assert lines[:2] == ("Xid 13", "gpu0 was slowed by hardware thermal slowdown")
+        assert lines[2].startswith("gpu0.sm_clock_mhz was 300")
+        assert joined.happened(kept(again), (), 35 * S) == ()
+
+    @pytest.mark.parametrize("block", [{}, {"series": 3}, {"series": {"a": {"time_s": [1], "value": []}}}])
+    def test_a_file_without_a_timeline_has_none(self, block: dict[str, object]) -> None:
+        assert kept(replace(self.measurement(), telemetry=block)).series == {}
 
     def test_a_gpu_that_failed_makes_it_invalid(self) -> None:
         event = Event(time_ns=20 * S, kind="ecc", text="gpu0: 1 uncorrectable memory errors", fatal=True)

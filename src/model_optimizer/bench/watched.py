@@ -210,7 +210,7 @@ def _distribution(span: Span) -> dict[str, list[float]]:
 def _shown(timeline: Timeline, seen: Seen) -> Mapping[str, Series]:
     """The series that are kept; requests in flight and their first tokens are two of them."""
     outcomes = [o for span in seen.spans for o in span.outcomes]
-    series = {n: s for n, s in timeline.series.items() if not n.endswith((".started_s", ".slowed_by"))}
+    series = {n: s for n, s in timeline.series.items() if not n.endswith(".started_s")}
     if (flying := joined.in_flight(outcomes)) is not None:
         series["client.in_flight"] = flying
     first = sorted(
@@ -242,10 +242,37 @@ def _round(value: float | None) -> float:
     return float(f"{value or 0.0:.6g}")
 
 
-def energy_text(point: LoadPoint) -> str:
-    """`1.2 J/token (NVML energy counter)`, or that it was not measured."""
-    if point.energy_j is None:
-        return point.energy_source
-    tokens = (point.output_tokens_per_s or 0.0) * point.window_s
-    count, unit = (tokens, "token") if tokens else (float(point.completed), "request")
-    return f"{point.energy_j / count:.3g} J/{unit} ({point.energy_source})" if count else point.energy_source
+def kept(found: Measurement) -> Timeline:
+    """The timeline that a measurement carries, thinned as it is; empty where it has none. The load began at
+    0 ns."""
+    try:
+        block = msgspec.convert(dict(found.telemetry), _Kept)
+    except msgspec.ValidationError:
+        return Timeline()
+    series = {
+        name: Series(times_ns=[round(t * 1e9) for t in one.time_s], values=one.value)
+        for name, one in block.series.items()
+        if len(one.time_s) == len(one.value)
+    }
+    events = [
+        Event(time_ns=round(e.time_s * 1e9), kind=e.kind, text=e.text, fatal=e.fatal) for e in block.events
+    ]
+    return Timeline(series=series, events=events, missing=block.missing)
+
+
+class _KeptSeries(msgspec.Struct):
+    time_s: list[float]
+    value: list[float]
+
+
+class _KeptEvent(msgspec.Struct):
+    time_s: float
+    kind: str
+    text: str
+    fatal: bool = False
+
+
+class _Kept(msgspec.Struct):
+    series: dict[str, _KeptSeries] = {}
+    events: list[_KeptEvent] = []
+    missing: dict[str, str] = {}

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from model_optimizer import report
-from model_optimizer.bench import imports
+from model_optimizer.bench import imports, timeline
+from model_optimizer.bench.watched import kept
 from model_optimizer.core import Measurement, UsageError, codec
 from model_optimizer.system import runs
 
@@ -75,3 +76,22 @@ def page(named: str, kind: str) -> str:
         return codec.dumps(found[0])
     write = report.measurement_html if kind == "html" else report.measurement_markdown
     return write(found[0], name)
+
+
+def what_happened(named: str, at_s: float, *, within_s: float = 1.0) -> tuple[str, ...]:
+    """What was unusual around a moment of a measurement, in seconds since its load began, the strongest
+    first. UsageError when the measurement carries no timeline, or the moment is not in it."""
+    (found, *more) = measurements(named)
+    if more:
+        raise UsageError(f"`{named}` holds several results", hint=("name one of them",))
+    recorded = kept(found)
+    if not recorded.series:
+        raise UsageError(
+            f"`{named}` carries no timeline",
+            hint=("measure with `mopt bench --out`, without --no-telemetry",),
+        )
+    begin = min(s.times_ns[0] for s in recorded.series.values() if s.times_ns) / 1e9
+    end = max(s.times_ns[-1] for s in recorded.series.values() if s.times_ns) / 1e9
+    if not begin <= at_s <= end:
+        raise UsageError(f"{at_s:g} s is not in the timeline, which goes from {begin:.1f} to {end:.1f} s")
+    return timeline.happened(recorded, (), round(at_s * 1e9), within_s=within_s)

@@ -1,10 +1,12 @@
 """`mopt report`: a run or a measurement as a page to read."""
 
+import json
 from pathlib import Path
 
 import click
 
 from model_optimizer.cli import options
+from model_optimizer.cli.render import printable
 from model_optimizer.core import UsageError
 
 GROUP = "measure"
@@ -19,8 +21,9 @@ _FORMATS = ("html", "md", "json")
     "-o", "--out", type=_FILE, multiple=True, help="Write to a file: .html, .md or .json. Repeatable."
 )
 @click.option("--format", "format_", type=click.Choice(_FORMATS), help="Where the name does not say.  [md]")
+@click.option("--at", "at_s", type=float, metavar="SECONDS", help="Say what happened at that moment.")
 @options.as_json
-def COMMAND(run: str, out: tuple[Path, ...], format_: str | None, as_json: bool) -> None:
+def COMMAND(run: str, out: tuple[Path, ...], format_: str | None, at_s: float | None, as_json: bool) -> None:
     """Make a page of a run folder, of a file of `mopt bench --out`, or of a result of another tool.
 
     The HTML is one file that opens offline: tables, latency distributions, latency and throughput against
@@ -29,10 +32,20 @@ def COMMAND(run: str, out: tuple[Path, ...], format_: str | None, as_json: bool)
     \b
     mopt report runs/20261130T120000Z-qwen3-8b -o report.html
     mopt report bench.json -o bench.html -o bench.md
+    mopt report bench.json --at 12.5
     """
-    from model_optimizer.flow.results import page
+    from model_optimizer.flow.results import page, what_happened
     from model_optimizer.system import files
 
+    if at_s is not None:
+        lines = what_happened(run, at_s)
+        if as_json:
+            click.echo(json.dumps({"at_s": at_s, "what": lines}, indent=2))
+        else:
+            click.echo(
+                "\n".join(printable(line) for line in lines) or "nothing that was recorded was unusual"
+            )
+        return
     if not out:
         click.echo(page(run, "json" if as_json else format_ or "md"), nl=False)
         return
