@@ -212,3 +212,20 @@ def test_a_branch_ends_with_its_month() -> None:
     assert changed("driver-535", taken="2026-06-30")["driver_branch"] == "ok"
     assert changed("driver-535", taken="2026-07-01")["driver_branch"] == "warn"
     assert changed("driver-535", taken=None)["driver_branch"] == "unknown"
+
+
+def test_a_driver_that_answers_does_not_contradict_itself() -> None:
+    other = {"libnvidia-ml.so.1": "/opt/old/libnvidia-ml.so.570.1.1"}
+    assert changed("h100-healthy", linker__libraries=other)["module_matches_library"] == "ok"
+    assert changed("api-mismatch", nvml="no driver")["module_matches_library"] == "fail"
+
+
+def test_cuda_needs_a_node_of_its_own() -> None:
+    nodes = ("nvidia0", "nvidiactl")
+    found = changed("h100-healthy", modules__device_nodes=nodes)
+    assert (found["device_nodes"], found["gpu_visible"]) == ("warn", "ok")
+
+
+def test_a_client_of_docker_inside_a_container_is_no_fault() -> None:
+    found = changed("busy-server", container=True)
+    assert found["docker_access"] == "skipped"

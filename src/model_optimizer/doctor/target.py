@@ -23,7 +23,8 @@ _EXAMPLES = ("write for example vllm==0.33.0, vllm/vllm-openai:v0.27.1, tensorrt
 def read(text: str) -> Target:
     """UsageError when it is nothing of the kind."""
     path = Path(text).expanduser()
-    named_so = path.name.lower().startswith(("dockerfile", "containerfile"))
+    name = path.name.lower()
+    named_so = name.startswith(("dockerfile", "containerfile")) or name.endswith(".dockerfile")
     if named_so or text.startswith(("./", "../", "/", "~")):
         return _of_file(path, text)
     need = _need(text)

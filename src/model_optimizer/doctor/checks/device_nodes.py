@@ -19,7 +19,7 @@ def check(host: Host) -> Finding:
     if nodes is None:
         return advice.unknown("the device nodes")
     if any(name[6:].isdigit() for name in nodes) and "nvidiactl" in nodes:
-        return Finding(status="ok", message=f"{', '.join(nodes[:6])}", evidence="/dev")
+        return _all_there(host, nodes)
     if not host.modules.nvidia_version and not host.driver_version:
         return advice.not_here("no module is loaded, so there are no nodes")
     if host.driver_version and host.gpus:
@@ -38,5 +38,22 @@ def check(host: Host) -> Finding:
                 "start it again with: docker run --gpus all ...   (Podman: --device nvidia.com/gpu=all)",
                 "do not install a driver in the image: it comes from the host",
             ),
+        ),
+    )
+
+
+def _all_there(host: Host, nodes: tuple[str, ...]) -> Finding:
+    """The GPU and its control are there; CUDA needs a third node for memory."""
+    shown = ", ".join(nodes[:6])
+    if "nvidia-uvm" in nodes:
+        return Finding(status="ok", message=shown, evidence="/dev")
+    return Finding(
+        status="warn",
+        message="the node nvidia-uvm is missing: CUDA fails with an unknown error (999)",
+        evidence=f"/dev has {shown}",
+        hint=advice.steps(
+            host,
+            "sudo nvidia-modprobe -u && ls -l /dev/nvidia-uvm",
+            container="on the host: sudo nvidia-modprobe -u; then start this container again",
         ),
     )

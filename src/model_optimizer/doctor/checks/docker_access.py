@@ -17,6 +17,8 @@ def check(host: Host) -> Finding:
         return advice.unknown("the container engines")
     if not advice.has_docker(host):
         return advice.not_here("no Docker here")
+    if host.container:
+        return advice.not_here("a container has no daemon of its own")
     if host.containers.docker_answers is None:
         return advice.unknown("whether Docker answers")
     if host.containers.docker_answers:
@@ -29,8 +31,6 @@ def check(host: Host) -> Finding:
             host,
             "sudo systemctl enable --now docker",
             "sudo usermod -aG docker $USER, then log in again (that group has the rights of root)",
-            container="a container has no daemon of its own: start engines as processes, or "
-            "hand in the socket",
             wsl2="start Docker Desktop and turn on its integration with this distribution",
             windows="start Docker Desktop",
         ),

@@ -19,7 +19,8 @@ def check(host: Host) -> Finding:
         return found
     loaded, library = host.modules.nvidia_version, _library(host)
     said = advice.messages(host, "API mismatch")
-    if host.nvml == "version mismatch" or (loaded and library and loaded != library):
+    answers = host.nvml == "ok" and host.driver_version == loaded
+    if host.nvml == "version mismatch" or (loaded and library and loaded != library and not answers):
         return Finding(
             status="fail",
             message=f"the loaded module is {loaded or 'of another version'}, the libraries "
@@ -41,6 +42,8 @@ def check(host: Host) -> Finding:
                 "driver); when that fails, reboot the host",
             ),
         )
+    if answers:
+        return Finding(status="ok", message=f"module and libraries are both {loaded}", evidence="NVML")
     if not loaded or not library:
         return (
             advice.unknown("the version of module or library")
