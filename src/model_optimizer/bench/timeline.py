@@ -294,7 +294,7 @@ def _odd(name: str, series: Series, around: tuple[int, int]) -> Oddity | None:
         return None
     usual = median(series.values)
     spread = 1.4826 * median(abs(v - usual) for v in series.values)
-    scale = max(spread, 0.05 * abs(usual), 1e-9)
+    scale = max(spread, 0.05 * abs(usual), 0.1 * max(map(abs, series.values)), 1e-9)
     sigmas = abs(here - usual) / scale
     return Oddity(name=name, value=here, usual=usual, sigmas=sigmas) if sigmas > 4 else None
 
