@@ -15,7 +15,7 @@ from model_optimizer.core import (
     Workload,
 )
 from model_optimizer.core.site import Ability, Offer, Site
-from model_optimizer.facts import architectures, drivers, releases
+from model_optimizer.facts import architectures, releases
 from model_optimizer.facts import vllm as facts
 from model_optimizer.facts.versions import key
 
@@ -113,7 +113,7 @@ def offer(model: ModelSpec, site: Site, version: str) -> Offer:
     if vendor:
         return Offer(version=version, exact=release.exact, links=(*links, vendor))
     links.append(g.capability_link(site, release.minimum_compute_capability, f"vLLM {version}", source))
-    image, cuda, driver, env = _image(release, version, site, source)
+    image, cuda, driver = _image(release, version, site, source)
     built = release.image.compute_capabilities
     if built is not None and links[-1].holds:
         have = site.compute_capability or (0, 0)
@@ -127,7 +127,7 @@ def offer(model: ModelSpec, site: Site, version: str) -> Offer:
     links.append(driver)
     notes = () if release.exact else (f"vLLM {version} is not in the facts; {release.version} stands for it",)
     return Offer(
-        version=version, exact=release.exact, image=image, cuda=cuda, links=tuple(links), env=env, notes=notes
+        version=version, exact=release.exact, image=image, cuda=cuda, links=tuple(links), notes=notes
     )
 
 
@@ -214,23 +214,18 @@ def _architecture(model: ModelSpec, version: str) -> Link:
     return Link(name="architecture", holds=holds, says=says, source=source)
 
 
-def _image(
-    release: facts.VllmRelease, version: str, site: Site, source: str
-) -> tuple[str | None, str, Link, dict[str, str]]:
-    """(image, its CUDA, the driver's link, environment): the variant whose CUDA the driver runs."""
+def _image(release: facts.VllmRelease, version: str, site: Site, source: str) -> tuple[str | None, str, Link]:
+    """(image, its CUDA, the driver's link): the variant whose CUDA the driver runs.
+
+    A driver that runs CUDA 12 runs the variant, so the libraries of forward compatibility are not needed.
+    """
     cuda = release.image.cuda or release.cuda
     name = release.image.name if release.exact else f"vllm/vllm-openai:v{version}"
     plain = g.driver_link(site, cuda, source)
     if plain.holds is not False or key(version) < key(CU129_FROM):
-        return name, cuda, plain, {}
+        return name, cuda, plain
     variant = g.driver_link(site, "12.9", CU129_SOURCE)
     if variant.holds:
         says = f"{variant.says}: the variant -cu129, since {plain.says}"
-        return f"{name}-cu129", "12.9", Link(name="driver", holds=True, says=says, source=CU129_SOURCE), {}
-    rule = drivers.rule("forward-compatibility")
-    old = rule.oldest_driver is not None and key(site.driver or "0") < key(rule.oldest_driver)
-    if site.server and not old:
-        says = f"{plain.says}; on server GPUs the image's compatibility libraries help: {rule.rule}"
-        link = Link(name="driver", holds=True, says=says, source=rule.source[0])
-        return name, cuda, link, {"VLLM_ENABLE_CUDA_COMPATIBILITY": "1"}
-    return name, cuda, plain, {}
+        return f"{name}-cu129", "12.9", Link(name="driver", holds=True, says=says, source=CU129_SOURCE)
+    return name, cuda, plain
