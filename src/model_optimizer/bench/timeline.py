@@ -289,13 +289,18 @@ def _oddities(timeline: Timeline, outcomes: Sequence[Outcome], around: tuple[int
 
 
 def _odd(name: str, series: Series, around: tuple[int, int]) -> Oddity | None:
-    here = series.mean(*around)
-    if here is None or len(series.values) < 8:
+    """The value around that moment that is farthest from the median, if it lies beyond the middle eight
+    tenths of all values and more than four robust standard deviations away."""
+    part = series.between(*around).values
+    if not part or len(series.values) < 8:
         return None
     usual = median(series.values)
+    here = max(part, key=lambda v: abs(v - usual))
+    low, high = quantile(series.values, 0.1), quantile(series.values, 0.9)
+    if low is None or high is None or low <= here <= high:
+        return None
     spread = 1.4826 * median(abs(v - usual) for v in series.values)
-    scale = max(spread, 0.05 * abs(usual), 0.1 * max(map(abs, series.values)), 1e-9)
-    sigmas = abs(here - usual) / scale
+    sigmas = abs(here - usual) / max(spread, 0.05 * abs(usual), 1e-9)
     return Oddity(name=name, value=here, usual=usual, sigmas=sigmas) if sigmas > 4 else None
 
 
