@@ -58,9 +58,9 @@ class Launch:
 class Check(Protocol):
     """A file in doctor/checks/. Its docstring's first line is its title.
 
-    It is skipped when a check of AFTER failed. It may also have LAYER (one of doctor.LAYERS), SOURCE (where its
-    rule is from) and TARGETED = True: then `check` is handed what shall run here, too, and is asked only when
-    there is something.
+    It is skipped when a check of AFTER failed. It may also have LAYER (one of doctor.LAYERS), SOURCE (where
+    its rule is from) and TARGETED = True: then `check` is handed what shall run here, too, and is asked
+    only when there is something.
     """
 
     AFTER: tuple[str, ...]

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 
 from model_optimizer.core import Finding, Host, MoptError
 from model_optimizer.doctor import advice
-from model_optimizer.system.environments import versions
 
 LAYER = "packages"
 AFTER: tuple[str, ...] = ()
@@ -40,6 +39,8 @@ def check(host: Host) -> Finding:
 
 
 def _unmet(name: str, wants: tuple[str, ...], have: Mapping[str, str]) -> list[str]:
+    from model_optimizer.system.environments import versions  # takes its time
+
     found: list[str] = []
     for want in wants:
         try:

@@ -5,7 +5,6 @@ vLLM, SGLang and TensorRT-LLM are for Linux; wheels are for the versions of Pyth
 
 from model_optimizer.core import Finding, Host, MoptError
 from model_optimizer.core.target import Target
-from model_optimizer.system.environments import versions
 
 LAYER = "target"
 TARGETED = True
@@ -41,6 +40,8 @@ def check(host: Host, target: Target | None = None) -> Finding:
 
 
 def _unfit(python: str, wanted: str) -> str | None:
+    from model_optimizer.system.environments import versions  # takes its time
+
     try:
         return versions.unmet(f"python {wanted}", {"python": python})
     except MoptError:

@@ -4,8 +4,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from model_optimizer.system.environments.versions import canonical
-
 from .world import World, attempt
 
 THAT_MATTER = frozenset({
@@ -34,7 +32,7 @@ def read(world: World) -> Packages:
     for site in world.sites:
         for place in attempt(lambda site=site: sorted(site.iterdir())) or []:
             found = _FOLDER.fullmatch(place.name)
-            name = canonical(found[1]) if found else ""
+            name = _canonical(found[1]) if found else ""
             if found and name in THAT_MATTER and name not in versions:
                 versions[name] = found[2]
                 if asked := _requirements(place):
@@ -47,7 +45,12 @@ def _requirements(place: Path) -> tuple[str, ...]:
     text = attempt(lambda: (place / "METADATA").read_text("utf-8", "replace")) or ""
     rows = (_REQUIRED.match(line) for line in text.partition("\n\n")[0].splitlines())
     return tuple(
-        f"{canonical(row[1])}{row[2].replace(' ', '')}"
+        f"{_canonical(row[1])}{row[2].replace(' ', '')}"
         for row in rows
-        if row and row[2].strip() and canonical(row[1]) in THAT_MATTER
+        if row and row[2].strip() and _canonical(row[1]) in THAT_MATTER
     )
+
+
+def _canonical(name: str) -> str:
+    """As environments.versions has it, without the time that importing the environments takes."""
+    return re.sub(r"[-_.]+", "-", name).lower()
