@@ -49,6 +49,7 @@ def decide(question: PlanQuestion, functions: Functions, *, nearest: bool = True
     question = checked(question, functions)
     branch = decisions.branch(situation(question))
     candidates, refused = enumerate_all(question, functions)
+    refused += _untried(question, functions, branch)
     spared = list[Candidate]()
     kept = _judge_all(question, functions, branch, candidates, refused, spared)
     found = _play(question, functions, branch, kept, refused, play=play)
@@ -181,6 +182,17 @@ def _judge_engine(
             done.add(scheme)
         best[scheme] = max(each, best.get(scheme, 0.0))
     return kept
+
+
+def _untried(question: PlanQuestion, functions: Functions, branch: Branch) -> list[No]:
+    """ONNX Runtime has a place in the tree and no plan for GPUs: said, not passed over."""
+    name = "onnxruntime"
+    asked = question.wishes.engine in (None, name)
+    if name not in branch.leaf.order or name in functions.engines or not asked:
+        return []
+    reason = "its CUDA provider was not tried here; `mopt optimize` serves it on the CPU"
+    rejection = Rejection(engine=name, scheme="any", reason=reason, source="docs/tested.md")
+    return [No(rejection=rejection, kind="task")]
 
 
 def _later(candidate: Candidate, first: str) -> No:
