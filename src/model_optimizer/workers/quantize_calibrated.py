@@ -49,7 +49,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     tokenizer = transformers.AutoTokenizer.from_pretrained(source.folder)
     data = read_calibration(tokenizer, request["calibration"], request["task"])
     progress("loading the model", 0.02)
-    model = load(source, request["task"])
+    model = load(source)
     where = place(model)
     compress(model, source, request, data)
     progress("writing the folder", 0.95)
@@ -76,25 +76,21 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def load(source: Source, task: str) -> Any:
+def load(source: Source) -> Any:
     """The model as it is stored, experts apart from one another; a tensor that is missing is an error."""
     import torch
     import transformers
-    from llmcompressor.modeling.moe.linearize import load_quantizable_moe
+    from llmcompressor.modeling.moe.linearize import linearize_moe
 
     name = str(source.config["architectures"][0])
     kind = getattr(transformers, name, None)
     if kind is None or not issubclass(kind, transformers.PreTrainedModel):
         fail("unknown-architecture", f"transformers {transformers.__version__} has no `{name}`")
-    experts = any(".experts." in tensor.name for tensor in source.tensors)
-    loader = transformers.AutoModelForCausalLM if experts and task == "generate" else kind
     try:
-        if experts and loader is not kind:
-            with load_quantizable_moe():
-                model = loader.from_pretrained(source.folder, dtype="auto")
-        else:
-            model, info = loader.from_pretrained(source.folder, dtype="auto", output_loading_info=True)
-            require_loaded(sorted(info["missing_keys"]), unused=UNUSED)
+        model, info = kind.from_pretrained(source.folder, dtype="auto", output_loading_info=True)
+        require_loaded(sorted(info["missing_keys"]), unused=UNUSED)
+        # Stacked experts come apart after loading: the library's way to load them apart needs torchvision.
+        linearize_moe(model)
     except Exception as error:  # noqa: BLE001 - a library's failure, in one line
         blame(error, "broken-checkpoint", "transformers cannot load the checkpoint")
     for tensor, values in model.named_parameters():
