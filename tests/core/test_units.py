@@ -35,3 +35,8 @@ def test_ratios_have_two_digits() -> None:
     assert [units.show_ratio(x) for x in (0.4199, 1.0, 2.04, 9.94, 11.8)] == [
         "0.42x", "1.0x", "2.0x", "9.9x", "12x",
     ]  # fmt: skip
+
+
+def test_counts_have_three_digits_and_no_powers_of_ten() -> None:
+    shown = [units.show_count(x) for x in (0.3861, 13.66, 682, 2560.4, 19_693_000)]
+    assert shown == ["0.386", "13.7", "682", "2,560", "19,693,000"]

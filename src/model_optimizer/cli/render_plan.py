@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from model_optimizer.cli.render import printable
 from model_optimizer.core import Estimate, Plan, Rejection, Spread
-from model_optimizer.core.units import show_bytes, show_ms
+from model_optimizer.core.units import show_bytes, show_count, show_ms
 
 if TYPE_CHECKING:
     from model_optimizer.flow.recheck import Recheck
@@ -45,7 +45,7 @@ def infeasible_text(plan: Plan, *, explain: bool = False) -> str:
         amount = (
             show_bytes(round(plan.short_by))
             if "bytes" in (plan.short_by_unit or "")
-            else f"{plan.short_by:.3g}"
+            else show_count(plan.short_by)
         )
         unit = (plan.short_by_unit or "").replace("bytes ", "")
         short = f", short by {amount} {unit}".rstrip()
@@ -156,7 +156,7 @@ def _expected(found: Estimate) -> list[str]:
         if _known(spread)
     ]
     rates = [
-        f"{value:.3g} {unit}"
+        f"{show_count(value)} {unit}"
         for value, unit in (
             (found.requests_per_s, "requests/s"),
             (found.output_tokens_per_s, "output tokens/s"),

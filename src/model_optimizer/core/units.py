@@ -49,6 +49,11 @@ def show_ratio(value: float) -> str:
     return f"{value:.1f}x" if value >= 1 else f"{value:.2g}x"
 
 
+def show_count(value: float) -> str:
+    """`0.386`, `13.7`, `2,560`: three digits, and no powers of ten below a million million."""
+    return f"{value:,.0f}" if 1000 <= value < 1e12 else f"{value:.3g}"
+
+
 def show_ms(value: float | None) -> str:
     """`0.84 ms`, `12.3 ms`, `1.20 s`; `-` for None."""
     if value is None:

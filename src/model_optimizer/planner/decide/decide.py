@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from model_optimizer.core import Estimate, Plan, Rejection, Slo, Spread, Term
+from model_optimizer.core.units import show_count, show_ms
 from model_optimizer.facts import decisions
 from model_optimizer.facts.decisions import Branch
 from model_optimizer.planner.service import Question as Service
@@ -321,7 +322,7 @@ def _scaled_break(question: PlanQuestion, judged: Judged, off: Mapping[str, floa
     ):
         got = quick * off.get(name, 1.0)
         if limit is not None and got > limit * CLOSE:
-            reason = f"{WORDS[name]} P{slo.percentile:g} would be about {got:.3g} ms, {limit:g} ms is asked"
+            reason = f"{WORDS[name]} P{slo.percentile:g} would be about {show_ms(got)}, {limit:g} ms is asked"
             return No(
                 rejection=_row(judged, reason, "steady state, corrected by a load that was played through"),
                 kind=name,
@@ -386,13 +387,13 @@ def _broken(question: PlanQuestion, judged: Judged, estimate: Estimate) -> No | 
     if estimate.saturated:
         load, _, words = load_of(question)
         done = estimate.requests_per_s or 0.0
-        reason = f"saturated: {load:.3g} {words} are asked, about {done:.3g} can be done"
+        reason = f"saturated: {show_count(load)} {words} are asked, about {show_count(done)} can be done"
     for name, spread, limit in _limits(question.slo, estimate):
         got = at(spread, question.slo.percentile)
         if got is not None and got > limit:
             reason = (
                 f"{WORDS[name]} P{question.slo.percentile:g} is "
-                f"{got:.3g} ms under this load, {limit:g} ms is asked"
+                f"{show_ms(got)} under this load, {limit:g} ms is asked"
             )
             kind, short, unit = name, got - limit, "ms"
     if reason is None:

@@ -4,7 +4,7 @@ import math
 
 from model_optimizer.core import Source
 from model_optimizer.core.steps import Batch
-from model_optimizer.core.units import show_bytes
+from model_optimizer.core.units import show_bytes, show_ms
 from model_optimizer.facts import decisions, vllm
 
 from . import extras, steady
@@ -237,8 +237,8 @@ def _batch(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
     one = judged.steps.mixed_ms(_chunk(found.running, shape.context, chunk))
     chunks = -(-shape.prompt_p99 // room.batched)
     numbers = (
-        f"a prompt of {shape.prompt_p99:,} tokens takes {chunks} step(s) of {one:.3g} ms; "
-        f"with such steps in between, TPOT P99 is {tail:.3g} ms"
+        f"a prompt of {shape.prompt_p99:,} tokens takes {chunks} step{'s' * (chunks > 1)} of {show_ms(one)}; "
+        f"with such steps in between, TPOT P99 is {show_ms(tail)}"
     )
     asked = f", {limit:g} ms is asked" if limit else ", no limit is asked"
     own = judged.candidate.engine == "vllm"

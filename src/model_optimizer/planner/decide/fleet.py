@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from model_optimizer.core import Crossover
+from model_optimizer.core.units import show_count
 from model_optimizer.facts import decisions
 
 from .judge import Judged, load_of
@@ -32,7 +33,10 @@ def crossover(question: PlanQuestion, winner: Judged, others: Sequence[Judged]) 
                 engine=candidate.engine,
                 scheme=candidate.scheme.name,
                 parallel=candidate.parallel,
-                because=f"{theirs} GPUs instead of {mine}: a replica takes {other.capacity:.3g} {unit}",
+                because=(
+                    f"{theirs} GPU{'s' * (theirs > 1)} instead of {mine}: "
+                    f"a replica takes {show_count(other.capacity)} {unit}"
+                ),
             )
         )
     found.sort(key=lambda row: row.above)

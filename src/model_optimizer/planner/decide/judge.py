@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from model_optimizer.core import HostError, MoptError, Rejection
 from model_optimizer.core.steps import Batch, StepModel
+from model_optimizer.core.units import show_count, show_ms
 from model_optimizer.facts import decisions, speed
 from model_optimizer.planner.service import Limits
 from model_optimizer.planner.speed import Setup
@@ -199,7 +200,7 @@ def _sized(
     if replicas + spares > there:
         needed = (replicas + spares) * candidate.gpus * data
         reason = (
-            f"one replica takes {capacity:.3g} {unit}, {amount:.3g} "
+            f"one replica takes {show_count(capacity)} {unit}, {show_count(amount)} "
             f"need {needed} GPUs, there are {question.gpus}"
         )
         return No(
@@ -362,8 +363,8 @@ def _too_slow(
     if not parts:
         return _no(candidate, "no load keeps the limits", model.provenance, kind="gpus")
     words = [
-        f"{WORDS[name]} P{question.slo.percentile:g} is {got:.3g} "
-        f"ms with one request alone, {limit:g} ms is asked"
+        f"{WORDS[name]} P{question.slo.percentile:g} is {show_ms(got)} "
+        f"with one request alone, {limit:g} ms is asked"
         for name, got, limit in parts
     ]
     name, got, limit = max(parts, key=lambda part: part[1] / part[2])

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from model_optimizer.core import Derivation, Estimate, Plan, Setting
-from model_optimizer.core.units import show_bytes, show_ms
+from model_optimizer.core.units import show_bytes, show_count, show_ms
 from model_optimizer.facts.decisions import Branch
 from model_optimizer.facts.versions import key
 
@@ -140,9 +140,11 @@ def _replicas(question: PlanQuestion, judged: Judged, estimate: Estimate) -> tup
             title="replicas",
             constraint=_asked(question),
             formula=formula,
-            numbers=f"one takes {judged.capacity:.3g} {unit} within the limits; {load:g} are asked{free}",
-            conclusion=f"{judged.replicas} replica(s){spare} on {judged.gpus} "
-            f"GPU(s); {times or 'no latency is predicted'}",
+            numbers=(
+                f"one takes {show_count(judged.capacity)} {unit} within the limits; {load:g} are asked{free}"
+            ),
+            conclusion=f"{judged.replicas} replica{'s' * (judged.replicas > 1)}{spare} on {judged.gpus} "
+            f"GPU{'s' * (judged.gpus > 1)}; {times or 'no latency is predicted'}",
             source=estimate.provenance,
         ),
     )
