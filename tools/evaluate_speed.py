@@ -589,8 +589,12 @@ def loss(found: dict[str, dict[str, float]], chosen: list[Point]) -> float:
     return fmean(fmean(values) for values in by.values())
 
 
-SHARED = ("sustained", "weight_only_compute", "weight_only_launch_us", "frontend_busy_ms")
+SHARED = ("weight_only_compute", "weight_only_launch_us", "frontend_busy_ms")
 OWN = ("gap_ms", "step_ms", "sequence_us", "layer_us", "frontend_ms")
+
+
+# Rows of a source that constants are fitted to; all are predicted.
+SAMPLE = 10
 
 
 def fit(chosen: list[Point], rounds: int = 1):
@@ -599,7 +603,7 @@ def fit(chosen: list[Point], rounds: int = 1):
     for p in chosen:
         if p.source not in DOUBTFUL:
             thin[p.source].append(p)
-    sample = [p for group in thin.values() for p in group[:: max(1, len(group) // 24)]]
+    sample = [p for group in thin.values() for p in group[:: max(1, len(group) // SAMPLE)]]
     shared = speed.shared()
     overheads = {(e, row.since): row for e in speed.engines() for row in speed.engine(e).release}
     best = loss(errors(sample, shared=shared, overheads=overheads), sample)
@@ -676,6 +680,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fit", action="store_true")
     parser.add_argument("--source")
+    parser.add_argument(
+        "--fold", help="leave out only this one: gpustack, ours, polyserve, silicon, silybench"
+    )
     parser.add_argument("--by", default="source", help="source, engine, gpu, scheme, model, gpus")
     parser.add_argument("--rows", action="store_true")
     parser.add_argument("--all", action="store_true", help="with rows that contradict their neighbours")
@@ -699,12 +706,18 @@ def main() -> None:
         chosen = [p for p in chosen if grid_of(p) is not None]
     if asked.fit:
         found: dict[str, dict[str, float]] = {}
-        for source in sorted({fold(p) for p in chosen}):
+        for source in [asked.fold] if asked.fold else sorted({fold(p) for p in chosen}):
             shared, overheads, _ = fit([p for p in every if fold(p) != source])
             found |= errors([p for p in every if fold(p) == source], shared=shared, overheads=overheads)
             print("left out", source, [round(getattr(shared, n), 3) for n in SHARED], file=sys.stderr)
-        shared, overheads, best = fit(every)
-        print("on all", best, {n: round(getattr(shared, n), 3) for n in SHARED})
+        if asked.fold:
+            chosen = [p for p in every if fold(p) == asked.fold]
+        shared, overheads, best = (shared, overheads, 0.0) if asked.fold else fit(every)
+        print(
+            "on all" if not asked.fold else f"without {asked.fold}",
+            best,
+            {n: round(getattr(shared, n), 3) for n in SHARED},
+        )
         for place, row in overheads.items():
             print(place, {n: round(getattr(row, n), 2) for n in OWN})
     else:

@@ -55,6 +55,15 @@ def inside(sizes: list[float], width: float) -> float:
     return sum(size <= width for size in sizes) / len(sizes)
 
 
+def shipped(every: list[Row]) -> dict[tuple[str, str, str], tuple[int, float]]:
+    """(rows, share inside the widths that ship) by kind of steps, quantity and source."""
+    groups: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for fold, kind, quantity, size in every:
+        groups[(kind, quantity, fold)].append(size)
+    widths = {place: getattr(speed.accuracy(place[0]), place[1]) for place in groups}
+    return {place: (len(sizes), inside(sizes, widths[place])) for place, sizes in groups.items()}
+
+
 def main() -> None:
     here = Path(__file__).parents[1] / "evidence/speed-model/errors.csv"
     every = rows(Path(sys.argv[1]) if len(sys.argv) > 1 else here)
