@@ -93,7 +93,11 @@ CASES: dict[tuple[str, str | None], tuple[str, str]] = {
     ("h100-healthy", VLLM): ("", ""),
     ("rtx4060-laptop", "tensorrt==11.4"): ("", ""),
     ("driver-535", VLLM): ("target_driver", "driver_branch"),
-    ("driver-535", "vllm/vllm-openai:v0.33.0-cu129"): ("", "driver_branch"),
+    ("driver-535", "vllm/vllm-openai:v0.33.0-cu129"): ("", "driver_branch target_ptx"),
+    ("h100-healthy", "nvcr.io/nvidia/tensorrt-llm/release:1.2.0"): ("", "target_ptx"),
+    ("driver-570", "vllm==0.10.2"): ("", ""),
+    ("t4", None): ("", "gpu_formats"),
+    ("t4", VLLM): ("", "gpu_formats"),
     ("a100-driver-535", VLLM): ("", "driver_branch target_driver"),
     ("volta", VLLM): (
         "target_gpu",
