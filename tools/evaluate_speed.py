@@ -590,11 +590,11 @@ def loss(found: dict[str, dict[str, float]], chosen: list[Point]) -> float:
 
 
 SHARED = ("weight_only_compute", "weight_only_launch_us", "frontend_busy_ms")
-OWN = ("gap_ms", "step_ms", "sequence_us", "layer_us", "frontend_ms")
+OWN = ("gap_ms", "sequence_us", "frontend_ms")
 
 
 # Rows of a source that constants are fitted to; all are predicted.
-SAMPLE = 10
+SAMPLE = 6
 
 
 def fit(chosen: list[Point], rounds: int = 1):
