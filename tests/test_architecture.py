@@ -30,6 +30,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "flow": SHARED | STAGES | {"report"},
     "testing": SHARED | STAGES,
     "workers": set(),
+    "vllm_plugins": set(),
     "cli": SHARED | STAGES | {"api", "flow", "report"},
 }
 LATE = {"tune/sampler.py"}

@@ -1,7 +1,8 @@
 """What engines on GPUs share: links of the chain, options checked against facts, arithmetic."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import PurePath
+from dataclasses import replace
+from pathlib import Path, PurePath
 
 from model_optimizer.core import (
     Host,
@@ -31,6 +32,8 @@ FORMAT_OF = {
 }  # fmt: skip
 BLOCKS_FROM = (9, 0)
 """Blocks of FP8 are multiplied in FP8 from here on; before, they are expanded to 16 bits."""
+PLUGINS = Path(__file__).parents[1] / "vllm_plugins"
+PLUGIN = "mopt_scheduler"
 SECRET_ENDS = ("KEY", "TOKEN", "PASSWORD")
 
 
@@ -210,3 +213,10 @@ def launch(plan: Plan, words: Sequence[str], environment: str) -> Launch:
         env={name: value for name, value in plan.env.items() if not name.endswith(SECRET_ENDS)},
         served_name=served_name(plan),
     )
+
+
+def with_plugins(made: Launch, scheduler: str | None) -> Launch:
+    """The same with our scheduler within its reach, when that is the one that was asked for."""
+    if scheduler is None or not scheduler.startswith(f"{PLUGIN}."):
+        return made
+    return replace(made, env={**made.env, "PYTHONPATH": str(PLUGINS)})

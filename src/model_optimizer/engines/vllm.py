@@ -83,7 +83,8 @@ def settings(model: ModelSpec, scheme: Scheme, work: Workload, host: Host) -> tu
 
 def launch(plan: Plan, port: int) -> Launch:
     """`vllm serve` on 127.0.0.1, in the environment's interpreter."""
-    return g.launch(plan, [MODULE, "serve", *_arguments(plan, "127.0.0.1", port)], ENVIRONMENT)
+    made = g.launch(plan, [MODULE, "serve", *_arguments(plan, "127.0.0.1", port)], ENVIRONMENT)
+    return g.with_plugins(made, plan.setting("scheduler-cls"))
 
 
 def command(plan: Plan, port: int = 8000) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ from model_optimizer.core import Host, Launch, ModelSpec, Plan, Scheme, Setting,
 
 from . import _arithmetic as a
 from . import _litserve
+from ._gpu import with_plugins
 
 TITLE = "vLLM (CPU build)"
 READS = {
@@ -98,12 +99,13 @@ def launch(plan: Plan, port: int) -> Launch:
             words.append(flag.format("no-" if value == "0" else ""))
     if plan.setting("enforce_eager") == "1":
         words.append("--enforce-eager")
-    return Launch(
+    made = Launch(
         environment=ENVIRONMENT,
         arguments=tuple(words),
         env=plan.env,
         served_name=_litserve.served_name(plan),
     )
+    return with_plugins(made, plan.setting("scheduler_cls"))
 
 
 def _kv_bits(scheme: Scheme) -> int:
