@@ -62,6 +62,10 @@ def order(scheme: str, model: ModelSpec = TINY, have: str = "bf16") -> Order:
     return Order(model=model, source=source, scheme=scheme, formats=("compressed_tensors", "modelopt"))
 
 
+def quiet(_text: str, _share: float | None = None) -> None:
+    """Nobody watches."""
+
+
 def answer(request: Mapping[str, Any]) -> Mapping[str, Any]:
     (Path(request["out"]) / "model.safetensors").write_bytes(b"x")
     return {"versions": {"llmcompressor": "0.14"}, "notes": ["a note"]}
@@ -166,7 +170,7 @@ def test_choices_reach_the_worker(
         return answer(request)
 
     with_choices = configured(tool, choices)  # pyright: ignore[reportArgumentType]
-    made = with_choices.make(SOURCE, SCHEMES[scheme], tmp_path / "out", run=run, progress=lambda *_: None)
+    made = with_choices.make(SOURCE, SCHEMES[scheme], tmp_path / "out", run=run, progress=quiet)
     assert {name: seen[name] for name in asked} == asked
     assert ("calibration" in seen) == (tool is not data_free)
     assert ("work" in seen) == (tool in (data_free, auto_quantize))
@@ -198,7 +202,7 @@ def test_work_of_a_killed_worker_is_kept_and_gone_on_with(tmp_path: Path) -> Non
         return answer(request)
 
     def once() -> Artifact:
-        return data_free.make(SOURCE, SCHEMES["fp8"], out, run=killed, progress=lambda *_: None)
+        return data_free.make(SOURCE, SCHEMES["fp8"], out, run=killed, progress=quiet)
 
     with pytest.raises(ToolError):
         once()
@@ -218,7 +222,7 @@ def test_ctrl_c_keeps_the_work_and_other_work_is_removed(tmp_path: Path) -> None
 
     for scheme in ("fp8", "int4_rtn"):
         with pytest.raises(KeyboardInterrupt):
-            data_free.make(SOURCE, SCHEMES[scheme], out, run=interrupted, progress=lambda *_: None)
+            data_free.make(SOURCE, SCHEMES[scheme], out, run=interrupted, progress=quiet)
         assert len(list(tmp_path.iterdir())) == 1, "unfinished work of another order is of no use"
 
 
@@ -228,7 +232,7 @@ def test_what_was_refused_leaves_nothing(tmp_path: Path) -> None:
         raise ToolError("broken", reference="broken-checkpoint")
 
     with pytest.raises(ToolError):
-        data_free.make(SOURCE, SCHEMES["fp8"], tmp_path / "out", run=refused, progress=lambda *_: None)
+        data_free.make(SOURCE, SCHEMES["fp8"], tmp_path / "out", run=refused, progress=quiet)
     assert list(tmp_path.iterdir()) == []
 
 
