@@ -87,6 +87,47 @@ def test_a_compose_file() -> None:
     assert {"8000:8000", "HF_TOKEN"} <= set(said(found, "warn"))
 
 
+MANIFEST = """\
+apiVersion: v1
+kind: Service
+metadata:
+  name: vllm
+spec:
+  type: LoadBalancer
+---
+apiVersion: apps/v1
+kind: Deployment
+spec:
+  containers:
+    - image: vllm/vllm-openai:v0.27.1
+      args: ["X", "--num-scheduler-steps", "4"]
+      resources:
+        limits:
+          nvidia.com/gpu: 2
+"""
+
+
+def test_a_kubernetes_manifest() -> None:
+    found = ask(MANIFEST, driver="535.104.05")
+    assert {"/dev/shm", "name: vllm", "vllm/vllm-openai:v0.27.1"} <= set(said(found, "wrong"))
+    assert "Service" in said(found, "warn")
+    assert "--num-scheduler-steps 4" in said(found, "changed")
+    without = ask(MANIFEST.replace("nvidia.com/gpu", "cpu"))
+    assert "nvidia.com/gpu" in said(without, "wrong")
+
+
+def test_variables_of_old_releases_become_options() -> None:
+    line = (
+        "docker run --gpus all -p 127.0.0.1:1:1 -e VLLM_ATTENTION_BACKEND=FLASHINFER -e VLLM_USE_V1=1 -e A=1 "
+    )
+    found = ask(f"{line}vllm/vllm-openai:v0.33.0 X")
+    assert found.today == (
+        "docker run --gpus all -p 127.0.0.1:1:1 -e A=1 vllm/vllm-openai:v0.33.0 X --attention-backend FLASHINFER",
+    )
+    kept = ask(f"{line}vllm/vllm-openai:v0.10.2 --model X")
+    assert "VLLM_ATTENTION_BACKEND=FLASHINFER" in kept.today[0]
+
+
 def test_keys_are_never_shown() -> None:
     key = "hf_abcdefghijklmnopqrstuv"
     lines = (

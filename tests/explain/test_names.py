@@ -6,7 +6,7 @@ from inline_snapshot import snapshot
 from model_optimizer.cli.render_explain import explanation_text
 from model_optimizer.core import MoptError, UsageError
 from model_optimizer.explain import Question, changes, explain
-from model_optimizer.facts import flags, glossary
+from model_optimizer.facts import flags, glossary, gpus
 
 from .asking import ask, said
 
@@ -181,6 +181,23 @@ def test_what_an_upgrade_changes() -> None:
     assert "vllm:gpu_cache_usage_perc" in removed
     assert "--attention-backend" in {c.name for c in found.added}
     assert found.news
+
+
+def test_what_an_upgrade_changes_on_a_gpu() -> None:
+    found = changes("vllm", "0.25", "0.33", gpu=gpus.find("b200"))
+    batch = next(c for c in found.defaults if c.name.startswith("batch limits"))
+    assert (batch.before, batch.after) == (
+        "8192 tokens and 1024 sequences",
+        "16384 tokens and 1024 sequences",
+    )
+    small = changes("vllm", "0.25", "0.33", gpu=gpus.find("4060 laptop"))
+    assert not any(c.name.startswith("batch limits") for c in small.defaults)
+
+
+def test_two_spellings_of_a_default_are_no_change() -> None:
+    names = {c.name for c in changes("vllm", "0.10", "0.25").defaults}
+    assert "VLLM_CONFIGURE_LOGGING" not in names, "1 and true"
+    assert "--logprobs-mode" not in names, "the name of a constant, then its value"
 
 
 def test_an_upgrade_to_a_learned_release() -> None:

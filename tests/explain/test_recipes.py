@@ -190,6 +190,16 @@ def test_what_a_command_means_on_a_gpu() -> None:
     assert "GeForce GTX 1070" in said(old, "wrong")
 
 
+def test_variables_before_a_command() -> None:
+    found = ask("VLLM_ATTENTION_BACKEND=FLASHINFER VLLM_USE_V1=0 CUDA_VISIBLE_DEVICES=1 vllm serve X")
+    assert found.today == ("CUDA_VISIBLE_DEVICES=1 vllm serve X --attention-backend FLASHINFER",)
+    assert {"VLLM_ATTENTION_BACKEND", "VLLM_USE_V1"} <= set(said(found, "changed"))
+    unknown = ask("VLLM_NO_SUCH_THING=1 vllm serve X")
+    assert "VLLM_NO_SUCH_THING" in said(unknown, "wrong")
+    old = ask("VLLM_USE_V1=0 vllm serve X", engine="vllm==0.10.0")
+    assert old.today == ("VLLM_USE_V1=0 vllm serve X",)
+
+
 def test_a_script_is_explained_line_by_line() -> None:
     found = ask("export A=1\ntrtexec --onnx=m.onnx --workspace=1\nvllm serve X \\\n  --swap-space 4\n")
     assert found.today == ("trtexec --onnx=m.onnx --memPoolSize=workspace:1", "vllm serve X")

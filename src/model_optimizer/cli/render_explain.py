@@ -101,15 +101,17 @@ def changes_json(found: Changes) -> str:
 
 def changes_text(found: Changes) -> str:
     lines = [f"{found.engine} {found.before} -> {found.after}"]
-    lines += _listed("Defaults that changed", found.defaults, arrow=True)
-    lines += _listed("Gone", found.removed, instead=True)
-    lines += _listed("Deprecated", found.deprecated, instead=True)
-    lines += _listed("Values that came or went", found.choices, choices=True)
-    lines += _counted("New", found.added)
     slow = [c for c in (*found.defaults, *found.removed, *found.deprecated) if c.speed]
     if slow:
         lines += ["", "What can make it slower or faster:"]
-        lines += [line for c in slow for line in _wrapped(f"{c.name}: {c.speed}", "- ")]
+        lines += [line for c in slow for line in _wrapped(f"{_with_values(c)}: {c.speed}", "- ")]
+    lines += _listed("Defaults that changed", found.defaults, arrow=True)
+    gone = [c for c in found.removed if c.section == "options" or c.use_instead]
+    lines += _listed("Gone", gone, instead=True)
+    lines += _counted("Gone", [c for c in found.removed if c not in gone], 12)
+    lines += _listed("Deprecated", found.deprecated, instead=True)
+    lines += _listed("Values that came or went", found.choices, choices=True)
+    lines += _counted("New", found.added, 12)
     if found.news:
         lines += ["", "What else the releases changed:"]
         lines += [line for text in found.news for line in _wrapped(text, "- ")]
@@ -135,18 +137,27 @@ def _listed(
     return lines + ([f"  and {len(found) - 40} more (--json has all)"] if len(found) > 40 else [])
 
 
+def _with_values(change: Change) -> str:
+    if change.after is None:
+        return f"{change.name} ({'gone' if change.before is not None else 'deprecated'})"
+    return f"{change.name}, {_shown(change.before)} -> {_shown(change.after)}"
+
+
 def _shown(value: str | None) -> str:
     return {None: "not read", "none": "not set", "": "empty"}.get(value, value or "")
 
 
-def _counted(title: str, found: Sequence[Change]) -> list[str]:
-    """New names by kind, as many as fit on a few lines."""
+def _counted(title: str, found: Sequence[Change], most: int) -> list[str]:
+    """Names by kind, the first of each."""
     lines: list[str] = []
     for section in ("options", "variables", "metrics"):
         names = [c.name for c in found if c.section == section]
         if names:
-            shown = ", ".join(names[:30]) + (f" and {len(names) - 30} more" if len(names) > 30 else "")
-            lines += ["", f"{title} {section} ({len(names)}):", *_wrapped(shown, "  ")]
+            more = f" and {len(names) - most} more" if len(names) > most else ""
+            lines += [
+                "",
+                *_wrapped(f"{title} {section} ({len(names)}): {', '.join(names[:most])}{more}", ""),
+            ]
     return lines
 
 

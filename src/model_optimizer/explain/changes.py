@@ -7,12 +7,16 @@ from model_optimizer.core import UsageError
 from model_optimizer.core.explanation import Change, Changes
 from model_optimizer.facts import flags, vllm
 from model_optimizer.facts.flags import Row, Section, Table
+from model_optimizer.facts.gpus import GpuFact
 from model_optimizer.facts.versions import key
+from model_optimizer.facts.vllm import VllmRelease
 
 from . import names
 
 
-def changes(engine: str, before: str, after: str, learned: tuple[Table, ...] = ()) -> Changes:
+def changes(
+    engine: str, before: str, after: str, learned: tuple[Table, ...] = (), *, gpu: GpuFact | None = None
+) -> Changes:
     """Names that came, went or have another default. UsageError for engines and releases without a table."""
     program = next(iter(names.programs(engine)), None)
     if program is None:
@@ -26,7 +30,7 @@ def changes(engine: str, before: str, after: str, learned: tuple[Table, ...] = (
         )
     parts = [_section(program, section, old, new) for section in flags.SECTIONS]
     merged = {name: tuple(c for part in parts for c in part[name]) for name in parts[0]}
-    settings = _settings(old.version, new.version) if program == "vllm" else ()
+    settings = _settings(old.version, new.version, gpu) if program == "vllm" else ()
     return Changes(
         engine=names.TITLES[program],
         before=old.version,
@@ -75,7 +79,7 @@ def _compare(
 ) -> None:
     if now.deprecated and not was.deprecated:
         found["deprecated"].append(_change(program, section, name))
-    if was.default != now.default and was.default is not None and now.default is not None:
+    if was.default is not None and now.default is not None and not _alike(was.default, now.default):
         found["defaults"].append(_change(program, section, name, before=was.default, after=now.default))
     came = [c for c in now.choices if c not in was.choices]
     went = [c for c in was.choices if c not in now.choices]
@@ -85,12 +89,22 @@ def _compare(
         )
 
 
+def _alike(was: str, now: str) -> bool:
+    """Two spellings of one value: `1` and `true`, a name in other letters."""
+    plain = {"1": "true", "0": "false"}
+    return plain.get(was, was).lower() == plain.get(now, now).lower()
+
+
 def _change(
     program: str, section: Section, name: str, *, before: str | None = None, after: str | None = None
 ) -> Change:
     meaning = flags.meanings(program).get(name)
     fact = vllm.flag(name) if program == "vllm" and section == "options" else None
-    instead = " ".join(meaning.to) if meaning and meaning.to else (fact.use_instead if fact else None)
+    instead = (
+        " ".join(meaning.to).replace("{value}", "VALUE")
+        if meaning and meaning.to
+        else (fact.use_instead if fact else None)
+    )
     return Change(
         name=name,
         section=section,
@@ -113,7 +127,7 @@ SPEED: Mapping[str, str] = {
 }
 
 
-def _settings(before: str, after: str) -> tuple[Change, ...]:
+def _settings(before: str, after: str, gpu: GpuFact | None) -> tuple[Change, ...]:
     """What the engine does when it is told nothing, where an option's own default does not show it."""
     old, new = vllm.release(before).defaults, vllm.release(after).defaults
     found: list[Change] = []
@@ -129,6 +143,7 @@ def _settings(before: str, after: str) -> tuple[Change, ...]:
                     speed=SPEED.get(field.name),
                 )
             )
+    found += _batch(vllm.release(before), vllm.release(after), gpu)
     if vllm.release(before).torch != vllm.release(after).torch:
         found.append(
             Change(
@@ -150,6 +165,32 @@ def _settings(before: str, after: str) -> tuple[Change, ...]:
             )
         )
     return tuple(found)
+
+
+def _batch(before: VllmRelease, after: VllmRelease, gpu: GpuFact | None) -> list[Change]:
+    """The batch limits that the server takes by itself: of the GPU named, else of every size of GPU."""
+    was, now = _limits(before, gpu), _limits(after, gpu)
+    if not was or not now or was == now:
+        return []
+    name = f"batch limits on {gpu.name}" if gpu else "batch limits by memory of the GPU"
+    speed = (
+        "more tokens a step: better throughput, later first tokens of others; more sequences: a fuller GPU"
+    )
+    return [Change(name=name, section="settings", before=was, after=now, speed=speed)]
+
+
+def _limits(release: VllmRelease, gpu: GpuFact | None) -> str:
+    tiers = (
+        [release.batch_for(memory_bytes=gpu.memory_bytes, gpu=gpu.name)]
+        if gpu and release.batch
+        else release.batch
+    )
+    shown = [f"{t.max_num_batched_tokens} tokens and {t.max_num_seqs} sequences" for t in tiers]
+    if gpu:
+        return "".join(shown)
+    return ", ".join(
+        f"{s} from {t.minimum_memory_bytes >> 30} GiB" for s, t in zip(shown, tiers, strict=True)
+    )
 
 
 def _plain(value: object) -> str:

@@ -12,6 +12,7 @@ from .programs import docker, pip, vllm
 from .question import Question
 
 GUIDE = "Docker documentation: Dockerfile and compose file references"
+KUBERNETES = "vLLM documentation, deployment with Kubernetes"
 _PORT = re.compile(r"^\s*-\s*[\"']?((?:0\.0\.0\.0:)?\d+:\d+(?:/\w+)?)[\"']?\s*$")
 _LIST = re.compile(r"^\s*-\s+(.*)$")
 
@@ -21,7 +22,9 @@ def is_dockerfile(thing: str) -> bool:
 
 
 def is_compose(thing: str) -> bool:
-    return bool(re.search(r"(?m)^\s*services:\s*$", thing) or re.search(r"(?m)^\s+image:\s*\S+", thing))
+    return bool(
+        re.search(r"(?m)^\s*services:\s*$", thing) or re.search(r"(?m)^\s+(?:- +)?image:\s*\S+", thing)
+    )
 
 
 def dockerfile(thing: str, question: Question) -> Explanation:
@@ -100,7 +103,7 @@ def compose(thing: str, question: Question) -> Explanation:
     """What is wrong with services that serve models."""
     points: list[Point] = []
     lines = thing.splitlines()
-    images = [m[1].strip("\"'") for line in lines if (m := re.match(r"\s*image:\s*(\S+)", line))]
+    images = [m[1].strip("\"'") for line in lines if (m := re.match(r"\s*(?:- +)?image:\s*(\S+)", line))]
     version = None
     for name in images:
         image = of_image(name)
@@ -108,8 +111,13 @@ def compose(thing: str, question: Question) -> Explanation:
         points += image.points
         if image.cuda:
             points += machine.of_image(image.cuda, question, about=name)
-    points += _ports(lines)
-    points += _devices(thing)
+    manifest = bool(re.search(r"(?m)^\s*apiVersion:", thing))
+    kind = "a Kubernetes manifest" if manifest else "a compose file"
+    if manifest:
+        points += _of_manifest(thing)
+    else:
+        points += _ports(lines)
+        points += _devices(thing)
     for line in lines:
         if text.secrets(line) and "${" not in line:
             name = re.split(r"[=:]", line.strip().lstrip("- "))[0]
@@ -123,7 +131,7 @@ def compose(thing: str, question: Question) -> Explanation:
         inner = words[2:] if words[:2] == ["vllm", "serve"] else words
         points += docker.of_command(docker.Run("docker", image=images[0], command=words), of_image(images[0]))
         points += [p for p in vllm.explain(["vllm", "serve", *inner], asked).points if p.about != "--host"]
-    if docker.is_parallel(words) and not re.search(r"(?m)^\s*(ipc|shm_size):", thing):
+    if not manifest and docker.is_parallel(words) and not re.search(r"(?m)^\s*(ipc|shm_size):", thing):
         says = (
             "several GPUs talk through /dev/shm, and a container gets 64 MB of it: add `ipc: host` "
             "or `shm_size: 8g`"
@@ -132,7 +140,7 @@ def compose(thing: str, question: Question) -> Explanation:
     return Explanation(
         asked=text.masked(thing)[:2000],
         kind="container",
-        title=f"a compose file with {', '.join(images) or 'no image'}",
+        title=f"{kind} with {', '.join(images) or 'no image'}",
         means=(_summary(points),),
         points=tuple(points),
         source=(GUIDE, docker.GUIDE),
@@ -167,10 +175,29 @@ def _devices(thing: str) -> Iterator[Point]:
         yield Point(about="capabilities", level="wrong", says=says, source=GUIDE)
 
 
+def _of_manifest(thing: str) -> Iterator[Point]:
+    """What is particular to Kubernetes."""
+    if "nvidia.com/gpu" not in thing:
+        says = "no GPU is asked for: resources.limits with nvidia.com/gpu: 1"
+        yield Point(about="nvidia.com/gpu", level="wrong", says=says, source=KUBERNETES)
+    if "/dev/shm" not in thing and re.search(r"nvidia.com/gpu[\"']?:\s*[\"']?([2-9]|\d\d)", thing):
+        says = (
+            "several GPUs talk through /dev/shm, which has 64 MB: mount an emptyDir with medium: Memory there"
+        )
+        yield Point(about="/dev/shm", level="wrong", says=says, source=KUBERNETES)
+    if re.search(r"(?m)^\s*name:\s*vllm\s*$", thing) and re.search(r"(?m)^kind:\s*Service", thing):
+        says = "a service of this name sets VLLM_PORT to an URL, on which vLLM fails: choose another name"
+        yield Point(about="name: vllm", level="wrong", says=says, source="vLLM 0.33.0 envs.py, get_vllm_port")
+    guarded = "api-key" in thing or "VLLM_API_KEY" in thing
+    if re.search(r"type:\s*(LoadBalancer|NodePort)", thing) and not guarded:
+        says = "reachable from outside the cluster, and the server has no key"
+        yield Point(about="Service", level="warn", says=says, source=KUBERNETES)
+
+
 def _command(lines: Sequence[str]) -> list[str]:
     """The words of the first `command:`, on one line, folded or as a list."""
     for at, line in enumerate(lines):
-        found = re.match(r"(\s*)command:\s*(.*)$", line)
+        found = re.match(r"(\s*)(?:command|args):\s*(.*)$", line)
         if not found:
             continue
         if found[2] and found[2] not in (">", "|", ">-", "|-"):
@@ -190,7 +217,7 @@ def _command(lines: Sequence[str]) -> list[str]:
 
 
 def _summary(points: Sequence[Point]) -> str:
-    wrong = sum(p.level == "wrong" for p in points)
+    wrong = sum(p.level == "wrong" or p.says.startswith("not in ") for p in points)
     warned = sum(p.level == "warn" for p in points)
     if wrong:
         return f"{wrong} thing{'s' * (wrong > 1)} in it will fail, {warned} to think about."

@@ -14,6 +14,7 @@ class Question:
     """`engine` and `version` say what the answer must be valid for; the newest known release when None.
 
     `driver` is that of the machine where it shall run. `learned` are tables read from installed engines.
+    `variables` are the environment variables that are set before a command.
     """
 
     thing: str
@@ -22,6 +23,7 @@ class Question:
     engine: str | None = None
     version: str | None = None
     learned: tuple[Table, ...] = ()
+    variables: tuple[tuple[str, str], ...] = ()
 
     @property
     def capability(self) -> tuple[int, int] | None:

@@ -9,7 +9,7 @@ from model_optimizer.facts import flags, glossary
 from model_optimizer.facts.folklore import Claim
 from model_optimizer.facts.glossary import Term
 
-from . import claims, code, container, machine, names, schemes, text
+from . import claims, code, container, environment, machine, names, schemes, text
 from .question import Question, check
 
 PROGRAMS = "model_optimizer.explain.programs"
@@ -109,10 +109,15 @@ def _commands(thing: str, question: Question) -> Explanation | None:
     """A command line, or the commands of a script that a program here knows."""
     programs = plugins.load_all(PROGRAMS)
     found: list[Explanation] = []
-    for words in text.commands(thing)[:50]:
+    exported: list[tuple[str, str]] = []
+    for line in text.lines(thing)[:50]:
+        words = text.without_prefix(line)
+        own = text.variables(text.line(line))
+        if line[0] == "export":
+            exported += [pair for pair in own if pair[0].startswith(tuple(environment.PREFIXES.values()))]
         program = next((p for p in programs.values() if _is_command(words) and p.matches(words)), None)
         if program is not None:
-            found.append(program.explain(words, question))
+            found.append(program.explain(words, replace(question, variables=(*exported, *own))))
     if not found:
         return None
     if len(found) == 1:

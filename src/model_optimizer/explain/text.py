@@ -55,7 +55,12 @@ def words(line: str) -> list[str]:
 
 
 def commands(text: str) -> list[list[str]]:
-    """The commands of a text, each as its words: lines, and parts between && ; and |."""
+    """The commands of a text, each as its words, without what stands before them."""
+    return [without_prefix(command) for command in lines(text)]
+
+
+def lines(text: str) -> list[list[str]]:
+    """The commands of a text as they stand there: lines, and parts between && ; and |."""
     found: list[list[str]] = []
     for line in joined_lines(text).splitlines():
         line = line.strip().removeprefix("$ ").removeprefix("sudo ")
@@ -70,7 +75,7 @@ def commands(text: str) -> list[list[str]]:
             else:
                 current.append(word)
         found.append(current)
-    return [without_prefix(command) for command in found if command]
+    return [command for command in found if command]
 
 
 def without_prefix(command: list[str]) -> list[str]:
@@ -81,6 +86,19 @@ def without_prefix(command: list[str]) -> list[str]:
     ):
         rest = rest[1:]
     return rest or list(command)
+
+
+def variables(command: str) -> list[tuple[str, str]]:
+    """The `NAME=value` words before a command."""
+    found: list[tuple[str, str]] = []
+    for word in words(command.strip().removeprefix("$ ")):
+        name, equals, value = word.partition("=")
+        if word in ("sudo", "env", "export", "time", "nohup", "exec"):
+            continue
+        if not equals or not re.fullmatch(r"[A-Z][A-Z0-9_]*", name):
+            break
+        found.append((name, value))
+    return found
 
 
 def line(command: list[str] | tuple[str, ...]) -> str:

@@ -48,7 +48,9 @@ def COMMAND(
     from model_optimizer.explain import changes, explain
 
     if diff:
-        found = changes(*_releases(words), _learned())
+        from model_optimizer.facts import gpus
+
+        found = changes(*_releases(words), _learned(), gpu=gpus.find(gpu) if gpu else None)
         text = render_explain.changes_json(found) if as_json else render_explain.changes_text(found)
     else:
         answer = explain(_question(words, gpu, engine, host_file))

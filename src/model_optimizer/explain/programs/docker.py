@@ -4,9 +4,10 @@ import re
 from dataclasses import dataclass, field
 
 from model_optimizer.core.explanation import Explanation, Point
-from model_optimizer.explain import machine, text
+from model_optimizer.explain import environment, machine, text
 from model_optimizer.explain.images import Image, of_image
 from model_optimizer.explain.question import Question
+from model_optimizer.facts import flags
 from model_optimizer.facts import vllm as facts
 from model_optimizer.facts.versions import key
 
@@ -341,6 +342,7 @@ def _inside(run: Run, image: Image, question: Question) -> Explanation | None:
         driver=question.driver,
         engine="vllm",
         version=image.vllm or question.version_of("vllm"),
+        variables=tuple(v for v in _variables(run) if _is_gone("=".join(v), image)),
     )
     return vllm.explain(_without_gpus(inner), asked)
 
@@ -356,6 +358,12 @@ def _without_gpus(words: list[str]) -> list[str]:
     return kept
 
 
+def _variables(run: Run) -> list[tuple[str, str]]:
+    """The variables that the container is given with a value."""
+    given = (value.partition("=") for value in run.values("-e", "--env") if "=" in value)
+    return [(name, value) for name, _, value in given]
+
+
 def _today(run: Run, image: Image, inside: Explanation | None) -> str:
     words = ["podman" if run.program == "podman" else "docker", "run"]
     wanted = _gpus(run)
@@ -368,9 +376,7 @@ def _today(run: Run, image: Image, inside: Explanation | None) -> str:
             words += [name, _bound(value)]
         elif name in ("-e", "--env") and value and "=" in value and text.secrets(value):
             words += [name, value.partition("=")[0]]
-        elif name == "--privileged" or (name == "--shm-size" and "host" in run.values("--ipc")):
-            continue
-        else:
+        elif not _is_needless(run, name, value, image):
             words += written
     words += [] if done else wanted
     if is_parallel(run.command) and not run.has("--ipc", "--shm-size"):
@@ -382,6 +388,20 @@ def _today(run: Run, image: Image, inside: Explanation | None) -> str:
         model, _, rest = tail.partition(" ")
         return f"{line} {tail}" if new else f"{line} --model {model} {rest}".rstrip()
     return f"{line} {text.masked(text.line(run.command))}".rstrip()
+
+
+def _is_needless(run: Run, name: str, value: str | None, image: Image) -> bool:
+    """What today's command does without."""
+    if name in ("-e", "--env"):
+        return bool(value) and _is_gone(value or "", image)
+    return name == "--privileged" or (name == "--shm-size" and "host" in run.values("--ipc"))
+
+
+def _is_gone(assignment: str, image: Image) -> bool:
+    """Whether the release inside no longer reads a variable."""
+    name, _, value = assignment.partition("=")
+    kept, _, _ = environment.translate([(name, value)], "vllm", flags.table("vllm", image.vllm))
+    return not kept
 
 
 def _gpus(run: Run) -> list[str]:
@@ -401,7 +421,7 @@ def _bound(value: str) -> str:
 
 
 def _summary(points: list[Point], image: Image) -> str:
-    wrong = sum(p.level == "wrong" for p in points)
+    wrong = sum(p.level == "wrong" or p.says.startswith("not in ") for p in points)
     warned = sum(p.level == "warn" for p in points)
     what = f"It brings vLLM {image.vllm}. " if image.vllm else ""
     if wrong:

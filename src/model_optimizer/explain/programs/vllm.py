@@ -1,7 +1,7 @@
 """vLLM's server, in every form in which it was ever started."""
 
 from model_optimizer.core.explanation import Explanation, Point
-from model_optimizer.explain import machine, options, text
+from model_optimizer.explain import environment, machine, options, text
 from model_optimizer.explain.question import Question
 from model_optimizer.facts import flags
 from model_optimizer.facts import vllm as facts
@@ -32,8 +32,9 @@ def explain(words: list[str], question: Question) -> Explanation:
         )
     given, free = options.read(rest, "vllm", table)
     result = options.translate(given, "vllm", table, question)
-    points = [*_of_form(form, words), *_of_model(result, free)]
-    command = ["vllm", "serve", *_model(result, free), *_without_model(result.words)]
+    kept, added, remarks = environment.translate(question.variables, "vllm", table)
+    points = [*_of_form(form, words), *_of_model(result, free), *remarks]
+    command = [*kept, "vllm", "serve", *_model(result, free), *_without_model(result.words), *added]
     points += [*result.points, *_of_whole(result, question)]
     return Explanation(
         asked=text.masked(text.line(words)),
@@ -43,7 +44,7 @@ def explain(words: list[str], question: Question) -> Explanation:
         points=tuple(points),
         today=(text.masked(text.line(command)),),
         today_for=f"vLLM {table.version}",
-        do=_do(result),
+        do=_do(_model(result, free)[0]),
         source=(f"facts/flags/vllm/{table.version}", SOURCE),
     )
 
@@ -163,7 +164,5 @@ def _summary(points: list[Point]) -> str:
     return f"It works: {parts[0]}." if parts else "It is valid as written."
 
 
-def _do(result: options.Translation) -> tuple[str, ...]:
-    model = result.given.get("--model")
-    name = model.value if model and model.value else "MODEL"
-    return (f"mopt plan {name} --gpu NAME --qps N derives these settings, each with its reason",)
+def _do(model: str) -> tuple[str, ...]:
+    return (f"mopt plan {model[:80]} --gpu NAME --qps N derives these settings, each with its reason",)
