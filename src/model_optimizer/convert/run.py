@@ -1,15 +1,59 @@
-"""The stage: another format, the same numbers, or 32-bit ones, which hold any float exactly."""
+"""The stage: another format, and where it is asked for another precision, down to an engine.
+
+found = prepare(order, asked, kit)              what will be done and what it takes; nothing is written
+carry_out(found, out, run, progress)            do it
+"""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, cast
 
-from model_optimizer.core import Artifact, Progress
-from model_optimizer.core.paths import Chain, Order, chains, choose
+from model_optimizer.core import Artifact, ModelSpec, Progress, RunWorker, Scheme, UsageError, paths
+from model_optimizer.core.paths import Chain, Order, Work, chains, choose
 from model_optimizer.core.protocols import Tool
 from model_optimizer.system.making import Bench, follow
 
+from . import _chain
+from ._engine import Choices, Configured, graph_facts, require_targets
+from ._profiles import Asked, Profile, derive, parse, require_holds
+
+__all__ = [
+    "Asked", "Choices", "Conversion", "Kit", "Profile", "Wish", "carry_out", "convert", "derive", "graph_facts",
+    "onnx_source", "parse", "plan", "prepare", "targets",
+]  # fmt: skip
+
 WIDEST = "fp32"
+ENGINE_DEFAULT = "fp16"
+"""What engines are built in where no scheme is named: the narrowest that needs no data."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kit:
+    """What discovery found, by name."""
+
+    tools: Mapping[str, Tool]
+    schemes: Mapping[str, Scheme]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wish:
+    """What a user says of a conversion. `texts` and `images` calibrate; `rest` is what is not quantized."""
+
+    build: Choices = field(default_factory=Choices)
+    texts: tuple[str, ...] = ()
+    images: Path | None = None
+    steps: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversion:
+    """What will be done. `tools` have the choices in them; `steps` is where links between are kept."""
+
+    work: Work
+    tools: Mapping[str, Tool]
+    schemes: Mapping[str, Scheme]
+    steps: Path | None = None
 
 
 def plan(order: Order, tools: Mapping[str, Tool], *, scheme: str | None = None) -> Chain:
@@ -26,3 +70,129 @@ def plan(order: Order, tools: Mapping[str, Tool], *, scheme: str | None = None) 
 def convert(chain: Chain, source: Artifact, out: Path, bench: Bench, progress: Progress) -> Artifact:
     """Carry out what was planned. Raises ToolError, and HostError when the disk is full."""
     return follow(chain, source, out, bench, progress)
+
+
+def targets(tools: Mapping[str, Tool]) -> dict[str, tuple[str, ...]]:
+    """Names of engines that files are built for, with the formats of those files."""
+    found: dict[str, tuple[str, ...]] = {}
+    for tool in tools.values():
+        name = getattr(tool, "TARGET", None)
+        if name:
+            found[name] = tuple(sorted(set(tool.WRITES.values())))
+    return found
+
+
+def prepare(order: Order, wish: Wish, kit: Kit, *, scheme: str | None = None) -> Conversion:
+    """Settle everything before the first byte. `order.scheme` counts where `scheme` is None and fits.
+
+    Raises UsageError for what cannot be made, with what can be made instead.
+    """
+    engine = _builds(order, kit.tools)
+    if engine and scheme is None:
+        scheme = order.source.scheme if order.source.format == "onnx_typed" else ENGINE_DEFAULT
+    chain = _planned(order, kit.tools, scheme)
+    notes: tuple[str, ...] = ()
+    if engine:
+        notes = _require_buildable(order, chain, wish)
+    tools = {name: _configured(name, tool, wish) for name, tool in kit.tools.items()}
+    work = Work(
+        chain=chain,
+        source=order.source,
+        needs=paths.needs(chain, order.model, tools, kit.schemes),
+        notes=notes,
+    )
+    return Conversion(work=work, tools=tools, schemes=kit.schemes, steps=wish.steps)
+
+
+def carry_out(found: Conversion, out: Path, run: RunWorker, progress: Progress) -> Artifact:
+    """Do what was prepared, and leave chain.json and reproduce.py in what is made. Raises ToolError,
+    HostError.
+    """
+    bench = Bench(tools=found.tools, schemes=found.schemes, run=run)
+    return _chain.follow(found.work.chain, found.work.source, out, bench, progress, steps=found.steps)
+
+
+def onnx_source(path: Path, scheme: str | None) -> tuple[ModelSpec, Artifact]:
+    """A bare .onnx file as a model: nothing is known of it but its size. Raises UsageError.
+
+    Without `scheme` it is taken to be in 32 bits; the proof of what an engine holds finds out if it is not.
+    """
+    if not path.is_file():
+        raise UsageError(
+            f"there is no file `{path}`", hint=("name a folder with config.json, or an .onnx file",)
+        )
+    data = path.with_name(f"{path.name}.data")
+    size = path.stat().st_size + (data.stat().st_size if data.is_file() else 0)
+    spec = ModelSpec(
+        name=path.stem, path=str(path), architecture="onnx", model_type="onnx", task="vision",
+        parameters=max(1, size // 4), active_parameters=max(1, size // 4), embedding_parameters=0,
+        parameters_source="header", layers=0, hidden_size=0, intermediate_size=0, vocab_size=0, heads=0, kv_heads=0,
+        head_dim=0, attention="none", groups=(), provenance=path.name,
+    )  # fmt: skip
+    made = Artifact(
+        path=str(path), format="onnx_typed", scheme=scheme or WIDEST, task="vision", bytes=size, digest=""
+    )
+    return spec, made
+
+
+def _planned(order: Order, tools: Mapping[str, Tool], scheme: str | None) -> Chain:
+    """The formats of an order are tried in their order, so that the one an engine likes best is made."""
+    for form in order.formats[:-1]:
+        first = replace(order, formats=(form,))
+        wanted = scheme or first.source.scheme
+        for name in dict.fromkeys((wanted, scheme or WIDEST)):
+            if any(chains(replace(first, scheme=name), tools)):
+                return plan(first, tools, scheme=name)
+    return plan(order, tools, scheme=scheme)
+
+
+def _builds(order: Order, tools: Mapping[str, Tool]) -> bool:
+    built = {form for forms in targets(tools).values() for form in forms}
+    return bool(built & set(order.formats))
+
+
+def _require_buildable(order: Order, chain: Chain, wish: Wish) -> tuple[str, ...]:
+    """GPUs, profiles and options that contradict the scheme or the load are refused before anything is made."""
+    last, build = chain[-1], wish.build
+    if last.format == "tensorrt_rtx_engine":
+        require_targets(build.capabilities, last.scheme)
+        if build.hardware_compatible or build.version_compatible:
+            raise UsageError(
+                "TensorRT for RTX has neither hardware nor version compatibility",
+                hint=("name the GPUs with --compute-capability; build again for another version",),
+            )
+        if build.strip_weights:
+            raise UsageError(
+                "engines without weights are built where the GPU is",
+                cause=("TensorRT for RTX needs a GPU for it while building",),
+                hint=("leave --strip-weights out", "or take --weight-streaming"),
+            )
+    elif build.capabilities:
+        raise UsageError(
+            "TensorRT builds for the GPU of the machine that it runs on",
+            hint=("leave --compute-capability out, or take --to tensorrt-rtx",),
+        )
+    longest = order.model.max_position
+    if not build.profiles and build.asked.lengths is not None:
+        derive(("batch", "sequence"), replace(build.asked, longest=longest))
+    require_holds(build.profiles, build.asked.lengths, None)
+    if order.model.task == "generate":
+        return (
+            "this is the prefill of a decoder, one step without a KV cache; to generate tokens on a data-centre GPU "
+            "take vLLM or TensorRT-LLM's PyTorch backend, which keep the cache, batch while running and page memory",
+        )
+    return ()
+
+
+def _configured(name: str, tool: Tool, wish: Wish) -> Tool:
+    """The tool with what was wished for, where it takes a wish."""
+    import inspect
+
+    takes = inspect.signature(tool.make).parameters
+    given: dict[str, Any] = {
+        "choices": wish.build,
+        "texts": wish.texts,
+        "images": wish.images,
+    }
+    options = {key: value for key, value in given.items() if key in takes and value}
+    return cast("Tool", Configured(tool=cast("Any", tool), options=options)) if options else tool

@@ -38,8 +38,9 @@ KEPT_WIDE = re.compile(r"norm|softmax|reduce|exp|mean|sqrt|div|erf|sigm|tanh|cas
 OVERHEAD_BYTES = 4_000_000
 """Kernels and tables of an engine beside its weights, a compute capability: 2.4 to 4 MB were seen."""
 LARGEST_SHARE = 1.5
-"""Where the weights weigh more than the overhead, an engine above this many times the expected size holds them
-wider than asked; FP32 for FP16 is a factor of 2."""
+"""Where the weights weigh more than the overhead, an engine above this many times the expected size holds
+them wider than asked; FP32 for FP16 is a factor of 2.
+"""
 LARGE_ENOUGH = 4 * OVERHEAD_BYTES
 NAMED = 8
 _LAYER = re.compile(r"^Name: (?P<name>[^,]*), LayerType: (?P<kind>[^,]*), (?P<rest>.*)$")

@@ -1,5 +1,6 @@
 """Reading an ONNX file that came from outside, without its weights: every defect is one clear error."""
 
+import heapq
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +23,9 @@ class Graph:
 
 
 def check_onnx(path: Path, *, opset_limit: int | None = None, what: str = "the engine") -> Graph:
-    """The graph's outline. Fails when it is no ONNX, lacks its weights, or is of a newer opset than can be read."""
+    """The graph's outline. Fails when it is no ONNX, lacks its weights, or is of a newer opset than can be
+    read.
+    """
     model = load_graph(path)
     check_external(model, path)
     opset = max((i.version for i in model.opset_import if i.domain in ("", "ai.onnx")), default=0)
@@ -101,6 +104,55 @@ def scopes_of(path: Path) -> dict[str, str]:
                 names = re.findall(r"'([^']*)'", prop.value)
                 modules = [name for name in names if name]
                 found[node.name] = modules[-2] if len(modules) > 1 else "".join(modules)
+    return found
+
+
+def save_graph(model: Any, path: Path) -> None:
+    """Write a graph in the order in which it computes, with its weights beside it, readable by others."""
+    import onnx
+
+    sort_nodes(model.graph)
+    onnx.save_model(
+        model, str(path), save_as_external_data=True, location=f"{path.name}.data", size_threshold=1024
+    )
+    for file in (path, path.with_name(f"{path.name}.data")):
+        if file.exists():
+            file.chmod(0o644)
+    onnx.checker.check_model(str(path))
+
+
+def sort_nodes(graph: Any) -> None:
+    """Every node after those it reads from; otherwise the order that there is."""
+    makers = {value: number for number, node in enumerate(graph.node) for value in node.output}
+    waits = [{makers[v] for v in _reads(node) if v in makers} for node in graph.node]
+    readers: dict[int, list[int]] = {}
+    for number, sources in enumerate(waits):
+        for source in sources:
+            readers.setdefault(source, []).append(number)
+    left = [len(sources) for sources in waits]
+    ready = [number for number, count in enumerate(left) if count == 0]
+    heapq.heapify(ready)
+    order: list[int] = []
+    while ready:
+        number = heapq.heappop(ready)
+        order.append(number)
+        for reader in readers.get(number, ()):
+            left[reader] -= 1
+            if left[reader] == 0:
+                heapq.heappush(ready, reader)
+    if len(order) == len(graph.node) and order != sorted(order):
+        nodes = [graph.node[number] for number in order]
+        copies = [type(node).FromString(node.SerializeToString()) for node in nodes]
+        del graph.node[:]
+        graph.node.extend(copies)
+
+
+def _reads(node: Any) -> set[str]:
+    """What a node reads, the graphs inside it among them."""
+    found = set(node.input)
+    for attribute in node.attribute:
+        for inner in attribute.g.node:
+            found |= _reads(inner)
     return found
 
 

@@ -1,10 +1,11 @@
 """Build an engine from ONNX with TensorRT for RTX or TensorRT, and prove what it computes in.
 
 Request: `source` (folder with model.onnx and mopt.json, or an .onnx file), `out` (an empty folder), `scheme`,
-`flavour` (rtx or tensorrt), `capabilities` (as "8.9"; rtx only, a TensorRT engine is for the GPU it is built on),
-`profiles` (a list of {dimension: [min, opt, max]}), `opset_limit`, `workspace_bytes`, `weight_streaming`,
-`strip_weights`, `version_compatible`, `hardware_compatible`, `optimization_level`, `cache` (folder of timing
-caches), `allow_wrong_precision` (keep an engine that is not what was asked; for tests of the proof).
+`flavour` (rtx or tensorrt), `capabilities` (as "8.9"; rtx only, a TensorRT engine is for the GPU it is built
+on), `profiles` (a list of {dimension: [min, opt, max]}), `opset_limit`, `workspace_bytes`,
+`weight_streaming`, `strip_weights`, `version_compatible`, `hardware_compatible`, `optimization_level`,
+`cache` (folder of timing caches), `allow_wrong_precision` (keep an engine that is not what was asked; for
+tests of the proof).
 
 `out` gets model.engine, mopt.json (what a server must know), content.json (the proof) and build.log. Result:
 {versions, notes, content}. A build that is stopped (SIGTERM) ends at the builder's next step.
@@ -95,12 +96,15 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
 
 def load_library(flavour: str) -> Any:
     errors: list[str] = []
+    found = None
     for name in MODULES[flavour]:
         try:
-            return importlib.import_module(name)
+            found = found or importlib.import_module(name)
         except (ImportError, OSError) as error:
             errors.append(f"{name}: {error}")
-    fail("import-failed", f"{TITLES[flavour]} cannot be imported", errors)
+    if found is not None:
+        return found
+    return fail("import-failed", f"{TITLES[flavour]} cannot be imported", errors)
 
 
 def Log(trt: Any) -> Any:
@@ -146,7 +150,7 @@ def parse(trt: Any, network: Any, log: Any, path: Path) -> Any:
             other.append(" ".join(str(error.desc()).split())[:300])
     if refused:
         refuse_operators(path, refused, other)
-    fail(
+    return fail(
         "onnx-not-parsed",
         f"`{path.name}` cannot be read by {trt.__name__.partition('_bindings')[0]} {trt.__version__}",
         other[:6] or ["the parser said nothing more"],

@@ -1,0 +1,110 @@
+"""Conversion as a user asks for it: discovery, what to calibrate with, and the stage."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from model_optimizer.convert import run as converting
+from model_optimizer.convert.run import Conversion, Kit, Wish
+from model_optimizer.core import Artifact, ModelSpec, Progress, UsageError, plugins
+from model_optimizer.core.paths import Order
+from model_optimizer.system import environments, making, models, probe
+from model_optimizer.verify import texts
+
+CALIBRATED = {"int8", "fp8"}
+TEXTS = 64
+ROOMS = ("model_optimizer.convert", "model_optimizer.quantize")
+
+
+def prepare(
+    model: str, wish: Wish, *, to: str, scheme: str | None, texts_file: Path | None = None
+) -> Conversion:
+    """What it takes to convert a model, an ONNX folder or an .onnx file. Nothing is written. Raises
+    UsageError.
+    """
+    kit = _kit()
+    name = plugins.load("model_optimizer.schemes", scheme).SCHEME.name if scheme else None
+    spec, source = _source(model, name)
+    formats = _formats(to, kit)
+    if spec.task in ("embed", "rerank", "generate"):
+        wish = replace(wish, texts=_texts(spec, texts_file))
+    order = Order(model=spec, source=source, scheme=name or "fp32", formats=formats)
+    return converting.prepare(order, wish, kit, scheme=name)
+
+
+def convert(found: Conversion, out: Path, *, progress: Progress) -> Artifact:
+    """Do what `prepare` settled. `out` appears when it is whole. Raises UsageError, HostError, ToolError."""
+    making.require_new(out)
+    if found.steps is not None:
+        making.require_new(found.steps)
+    making.require_room(found.work.needs, out, probe.probe().memory_available_bytes)
+    return converting.carry_out(found, out, environments.run_worker, progress)
+
+
+def _kit() -> Kit:
+    tools = {
+        name: module for room in ROOMS for name, module in plugins.load_all(room).items() if name != "run"
+    }
+    schemes = {name: module.SCHEME for name, module in plugins.load_all("model_optimizer.schemes").items()}
+    return Kit(tools=tools, schemes=schemes)
+
+
+def _source(model: str, scheme: str | None) -> tuple[ModelSpec, Artifact]:
+    path = Path(model).expanduser()
+    if path.suffix == ".onnx":
+        return converting.onnx_source(path, scheme)
+    if path.suffix in (".pt", ".pth", ".bin", ".pkl", ".ckpt"):
+        raise UsageError(
+            f"`{path.name}` is a pickle, which can run any code when it is opened",
+            hint=("save the weights as safetensors, with a config.json beside them",),
+            reference="pickle",
+        )
+    if path.is_dir() and (path / "model.onnx").is_file() and (path / "mopt.json").is_file():
+        return _made(path)
+    spec = models.read(model)
+    return spec, models.checkpoint_artifact(spec)
+
+
+def _made(path: Path) -> tuple[ModelSpec, Artifact]:
+    """A folder that `mopt convert --to onnx` made, as the source of further steps."""
+    import msgspec
+
+    from model_optimizer.core import digest
+
+    facts = msgspec.json.decode((path / "mopt.json").read_bytes())
+    scheme = str(facts.get("scheme", "fp32"))
+    spec = models.read(str(path)) if (path / "config.json").is_file() else None
+    if spec is None:
+        spec, _artifact = converting.onnx_source(path / "model.onnx", scheme)
+    spec = replace(spec, task=facts.get("task", spec.task))
+    made = Artifact(
+        path=str(path.absolute()),
+        format="onnx" if scheme == "fp32" else "onnx_typed",
+        scheme=scheme,
+        task=spec.task,
+        bytes=sum(p.stat().st_size for p in path.rglob("*") if p.is_file()),
+        digest=digest.of_path(path),
+    )
+    return spec, made
+
+
+def _formats(to: str, kit: Kit) -> tuple[str, ...]:
+    """What files an engine takes, or a format by its name, the best first. Raises UsageError."""
+    name = plugins.canonical(to)
+    built = converting.targets(kit.tools)
+    if name in built:
+        return built[name]
+    if name in plugins.names("model_optimizer.engines"):
+        return tuple(plugins.load("model_optimizer.engines", name).READS)
+    known = sorted({form for tool in kit.tools.values() for form in tool.WRITES.values()})
+    if name in known:
+        return (name,)
+    raise UsageError(
+        f"there is no format or engine `{to}`",
+        hint=(f"formats: {', '.join(known)}", f"engines: {', '.join(sorted(built))}, onnxruntime"),
+    )
+
+
+def _texts(spec: ModelSpec, file: Path | None) -> tuple[str, ...]:
+    found = texts.read(file) if file else texts.builtin()
+    groups = found.groups(spec.task)
+    return tuple(group[0].text for group in groups[:TEXTS])

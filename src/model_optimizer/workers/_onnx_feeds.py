@@ -1,0 +1,217 @@
+"""Inputs for a graph, by what its mopt.json says of them, and the comparison of two graphs on the same
+inputs.
+"""
+
+import json
+import random
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from _contract import brief, fail
+
+Feed = dict[str, Any]
+TYPES = {
+    "tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(float)": "float32", "tensor(float16)": "float16",
+    "tensor(bool)": "bool",
+}  # fmt: skip
+TOKENS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
+SIZES = ({"batch": 1, "sequence": 7}, {"batch": 3, "sequence": 33}, {"batch": 2, "sequence": 96})
+PIXELS = ((1, 64, 64), (2, 96, 64))
+LONGEST_CALIBRATION = 128
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distance:
+    """How far two graphs are apart: the largest difference as a share of the largest number, the least
+    cosine.
+    """
+
+    largest: float
+    cosine: float
+    output: str
+
+
+def read_facts(folder: Path) -> dict[str, Any]:
+    """What mopt.json says. Fails when it is not there: the graph is then not one of ours."""
+    try:
+        facts = json.loads((folder / "mopt.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        fail(
+            "broken-artifact",
+            f"`{folder.name}` is not a folder that `mopt convert --to onnx` made",
+            [brief(error)],
+            ["export the model with `mopt convert MODEL --to onnx` first"],
+        )
+    return facts
+
+
+def samples(folder: Path, facts: Mapping[str, Any], texts: Sequence[str] = ()) -> list[Feed]:
+    """Batches of several shapes, the same at each call; of texts where some are given."""
+    dice = random.Random(0)
+    if any(v["name"] in TOKENS for v in facts["inputs"]):
+        if texts and (folder / "tokenizer.json").is_file():
+            return [_of_texts(folder, facts, texts[n : n + 3]) for n in range(0, min(len(texts), 24), 3)]
+        longest = int(facts.get("max_tokens") or 96)
+        return [_tokens(folder, facts, size["batch"], min(size["sequence"], longest), dice) for size in SIZES]
+    return [_pixels(facts, size, seed) for seed, size in enumerate(PIXELS)]
+
+
+def calibration(folder: Path, facts: Mapping[str, Any], request: Mapping[str, Any]) -> tuple[list[Feed], str]:
+    """Batches that stand for what will be asked, and where they come from.
+
+    `texts` of the request for models of tokens, `images` (a folder of .npy files, [c,h,w] in 32 bits) for
+    others.
+    """
+    count = int(request.get("calibration_count") or 32)
+    if any(v["name"] in TOKENS for v in facts["inputs"]):
+        texts = list(request.get("texts") or ())[:count]
+        if texts and (folder / "tokenizer.json").is_file():
+            whole = _of_texts(folder, facts, texts)  # of one width: the quantizer's histograms ask for it
+            rows = [{name: array[n : n + 1] for name, array in whole.items()} for n in range(len(texts))]
+            return rows, f"{len(texts)} texts"
+        dice = random.Random(1)
+        return [
+            _tokens(folder, facts, 2, 32, dice) for _ in range(count // 2)
+        ], "random tokens: give real texts"
+    if request.get("images"):
+        found = list(_arrays(Path(request["images"]), facts, count))
+        return found, f"{len(found)} images"
+    made = [_pixels(facts, PIXELS[n % len(PIXELS)], 100 + n) for n in range(count // 2)]
+    return made, "made-up images: give real ones"
+
+
+def distance(reference: Path, candidate: Path, feeds: Sequence[Feed], *, plain: bool = False) -> Distance:
+    """Both graphs on the same inputs. `plain` runs the candidate without the runtime's own rewriting."""
+    right, got = open_session(reference), open_session(candidate, plain=plain)
+    names = [v.name for v in right.get_outputs()]
+    worst = Distance(largest=0.0, cosine=1.0, output=names[0])
+    for feed in feeds:
+        for name, a, b in zip(names, run(right, feed), run(got, feed), strict=True):
+            found = apart(a, b, name)
+            if found.largest > worst.largest or found.cosine < worst.cosine:
+                worst = Distance(
+                    largest=max(found.largest, worst.largest),
+                    cosine=min(found.cosine, worst.cosine),
+                    output=name,
+                )
+    return worst
+
+
+def apart(wanted: Any, got: Any, name: str) -> Distance:
+    import numpy
+
+    a, b = numpy.asarray(wanted, dtype=numpy.float64), numpy.asarray(got, dtype=numpy.float64)
+    if a.shape != b.shape or not numpy.isfinite(b).all():
+        return Distance(largest=float("inf"), cosine=-1.0, output=name)
+    scale = float(numpy.abs(a).max()) or 1.0
+    rows, others = a.reshape(len(a), -1), b.reshape(len(b), -1)
+    norms = numpy.linalg.norm(rows, axis=1) * numpy.linalg.norm(others, axis=1)
+    cosines = (rows * others).sum(1) / numpy.maximum(norms, 1e-30)
+    return Distance(largest=float(numpy.abs(a - b).max()) / scale, cosine=float(cosines.min()), output=name)
+
+
+def open_session(path: Path, *, plain: bool = False) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 2
+    options.log_severity_level = 3
+    if plain:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    try:
+        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    except Exception as error:  # noqa: BLE001 - the library's errors share no base of their own
+        fail("onnx-unreadable", f"ONNX Runtime cannot load `{path.name}`", [brief(error)])
+
+
+def run(session: Any, feed: Feed) -> list[Any]:
+    """Inputs are cast to what the graph takes, so that graphs of several precisions get the same."""
+    wants = {v.name: TYPES[v.type] for v in session.get_inputs()}
+    return session.run(None, {name: feed[name].astype(kind) for name, kind in wants.items()})
+
+
+def _tokens(folder: Path, facts: Mapping[str, Any], batch: int, length: int, dice: random.Random) -> Feed:
+    """Rows of several lengths, padded on the right."""
+    import numpy
+
+    vocabulary = _vocabulary(folder)
+    ids = numpy.array([[dice.randrange(1, vocabulary) for _ in range(length)] for _ in range(batch)])
+    mask = numpy.ones((batch, length), dtype=numpy.int64)
+    for row in range(1, batch):
+        mask[row, max(1, length - 5 * row) :] = 0
+    types = numpy.zeros((batch, length), dtype=numpy.int64)
+    types[:, (length + 1) // 2 :] = 1
+    return _known(facts, ids * mask, mask, types * mask)
+
+
+def _of_texts(folder: Path, facts: Mapping[str, Any], texts: Sequence[str]) -> Feed:
+    """Some texts as one batch, padded on the right."""
+    import numpy
+    from tokenizers import Tokenizer
+
+    longest = min(LONGEST_CALIBRATION, int(facts.get("max_tokens") or LONGEST_CALIBRATION))
+    made = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    made.no_padding()
+    found = [made.encode(text) for text in texts]
+    width = max(1, *(min(longest, len(one.ids)) for one in found))
+    ids, mask, types = (numpy.zeros((len(texts), width), dtype=numpy.int64) for _ in range(3))
+    ids[:] = int(facts.get("pad_token_id") or 0)
+    for row, one in enumerate(found):
+        count = min(longest, len(one.ids))
+        ids[row, :count], mask[row, :count] = one.ids[:count], 1
+        types[row, :count] = one.type_ids[:count]
+    return _known(facts, ids, mask, types)
+
+
+def _known(facts: Mapping[str, Any], ids: Any, mask: Any, types: Any) -> Feed:
+    import numpy
+
+    places = numpy.broadcast_to(numpy.arange(ids.shape[1]), ids.shape)
+    given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types, "position_ids": places}
+    return {v["name"]: given[v["name"]].astype("int64") for v in facts["inputs"] if v["name"] in given}
+
+
+def _vocabulary(folder: Path) -> int:
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    size = config.get("vocab_size") or (config.get("text_config") or {}).get("vocab_size")
+    return int(size or 100)
+
+
+def _pixels(facts: Mapping[str, Any], size: tuple[int, int, int], seed: int) -> Feed:
+    """Smooth pictures with edges: waves and a rectangle, in the range that a normalised image has."""
+    import numpy
+
+    (value,) = [v for v in facts["inputs"] if len(v["shape"]) == 4]
+    channels, height, width = (
+        given if isinstance(given, int) else wanted
+        for given, wanted in zip(value["shape"][1:], (3, size[1], size[2]), strict=True)
+    )
+    step = int(facts.get("size_step") or 1)
+    height, width = max(step, height // step * step), max(step, width // step * step)
+    noise = numpy.random.default_rng(seed)
+    y, x = numpy.mgrid[0:height, 0:width] / 16.0
+    image = numpy.empty((size[0], channels, height, width), dtype=numpy.float32)
+    for row in range(size[0]):
+        for channel in range(channels):
+            waves = noise.uniform(0.2, 1.5, 2)
+            plane = numpy.sin(waves[0] * x + row) + numpy.cos(waves[1] * y + channel)
+            plane[height // 4 : height // 2, width // 4 : width // 2] += noise.uniform(-1, 1)
+            image[row, channel] = plane + 0.1 * noise.standard_normal((height, width))
+    if facts.get("pixel_range") == [0, 1]:
+        image = (image - image.min()) / (image.max() - image.min())
+    return {value["name"]: image}
+
+
+def _arrays(folder: Path, facts: Mapping[str, Any], count: int) -> Iterator[Feed]:
+    import numpy
+
+    (value,) = [v for v in facts["inputs"] if len(v["shape"]) == 4]
+    paths: Iterable[Path] = sorted(folder.glob("*.npy"))[:count] if folder.is_dir() else ()
+    for path in paths:
+        try:
+            array = numpy.load(path, allow_pickle=False).astype("float32")
+        except (OSError, ValueError) as error:
+            fail("calibration-unreadable", f"`{path.name}` is no array", [brief(error)])
+        yield {value["name"]: array[None] if array.ndim == 3 else array}
