@@ -55,11 +55,11 @@ __all__ = [
 ]  # fmt: skip
 
 
-def probe() -> Host:
-    """What this machine looks like now; see core.Host."""
+def probe(*, ask_hub: bool = False) -> Host:
+    """What this machine looks like now; see core.Host. `ask_hub` also tries to reach the model hub."""
     from model_optimizer.system import probe as system_probe
 
-    return system_probe.probe()
+    return system_probe.probe(ask_hub=ask_hub)
 
 
 def load_host(path: Path) -> Host:

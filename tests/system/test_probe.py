@@ -243,8 +243,16 @@ def test_the_hub_is_not_asked_when_offline_or_behind_a_proxy(tree: Path) -> None
         raise AssertionError("must not be asked")
 
     for environ in ({"HF_HUB_OFFLINE": "1"}, {"HTTPS_PROXY": "http://proxy:3128"}):
-        host = probe(world(tree, environ=environ, reach=reach))
+        host = probe(world(tree, environ=environ, reach=reach), ask_hub=True)
         assert host.network.hub_reachable is None and host.unread == ()
+
+
+def test_only_the_doctor_asks_the_hub(tree: Path) -> None:
+    def reach(*_: object) -> bool:
+        raise AssertionError("must not be asked")
+
+    assert probe(world(tree, reach=reach)).network.hub_reachable is None
+    assert probe(world(tree), ask_hub=True).network.hub_reachable is True
 
 
 def test_a_mirror_of_the_hub_is_asked_instead(tree: Path) -> None:
@@ -254,10 +262,8 @@ def test_a_mirror_of_the_hub_is_asked_instead(tree: Path) -> None:
         asked.append((name, port))
         return False
 
-    assert (
-        probe(world(tree, environ={"HF_ENDPOINT": "http://mirror:81"}, reach=reach)).network.hub_reachable
-        is False
-    )
+    host = probe(world(tree, environ={"HF_ENDPOINT": "http://mirror:81"}, reach=reach), ask_hub=True)
+    assert host.network.hub_reachable is False
     assert asked == [("mirror", 81)]
 
 

@@ -47,7 +47,7 @@ def COMMAND(
 
     if save:
         _require_folder(save)
-    host = api.load_host(host_file) if host_file else api.probe()
+    host = api.load_host(host_file) if host_file else api.probe(ask_hub=True)
     findings = api.doctor(host, target)
     if save:
         _save(host, save)

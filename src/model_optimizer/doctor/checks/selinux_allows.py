@@ -14,6 +14,8 @@ BOOLEAN = "container_use_devices"
 
 
 def check(host: Host) -> Finding:
+    if host.os not in ("Linux", None) or host.wsl or host.container:
+        return advice.not_here("a matter of the Linux host")
     state = host.platform.selinux
     if state is None:
         return advice.unknown("the state of SELinux")

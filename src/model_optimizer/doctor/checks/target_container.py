@@ -16,6 +16,8 @@ SOURCE = ("docs.nvidia.com/datacenter/cloud-native/container-toolkit",)
 def check(host: Host, target: Target | None = None) -> Finding:
     if target is None or not target.images:
         return advice.not_here("no image is meant")
+    if host.container:
+        return advice.not_here("from inside a container the host's engine cannot be seen")
     if host.container_runtimes is None:
         return advice.unknown("the container engines")
     if not host.container_runtimes:
@@ -28,7 +30,6 @@ def check(host: Host, target: Target | None = None) -> Finding:
                 "install Docker (docs.docker.com/engine/install), then nvidia-container-toolkit",
                 rhel="sudo dnf install podman nvidia-container-toolkit && sudo nvidia-ctk "
                 "cdi generate --output=/etc/cdi/nvidia.yaml",
-                container="run the image on the host; in here, install the engine as a package",
             ),
         )
     return Finding(

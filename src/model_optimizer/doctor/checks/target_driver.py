@@ -26,9 +26,9 @@ def check(host: Host, target: Target | None = None) -> Finding:
         return advice.not_here("no NVIDIA GPU here")
     if not known:
         return Finding(status="unknown", message="the CUDA of what shall run is not known")
-    for need in target.needs:
-        if known.get(need.asked) is False:
-            return _too_old(host, need)
+    too_old = tuple(need for need in target.needs if known.get(need.asked) is False)
+    if too_old:
+        return _too_old(host, too_old)
     if None in known.values():
         return advice.unknown("the driver's version")
     shown = ", ".join(f"CUDA {need.cuda}" for need in target.needs if need.cuda)
@@ -39,31 +39,37 @@ def check(host: Host, target: Target | None = None) -> Finding:
     )
 
 
-def _too_old(host: Host, need: Need) -> Finding:
+def _too_old(host: Host, needs: tuple[Need, ...]) -> Finding:
+    need = needs[0]
     consumer = any(advice.is_consumer(gpu) for gpu in host.gpus or ())
     message = (
         f"{need.asked} is built with CUDA {need.cuda}, which needs driver {need.minimum_driver} or newer; "
         f"here is {host.driver_version}"
     )
-    if need.product == "vllm" and need.kind == "image" and fitting.may_be_forward_compatible(host, consumer):
+    if (
+        need.product == "vllm"
+        and need.kind == "image"
+        and len(needs) == 1
+        and fitting.may_be_forward_compatible(host, consumer)
+    ):
         return Finding(
             status="warn",
             message=f"{message}: it runs only in compatibility mode",
-            evidence=_evidence(host, (need,)),
+            evidence=_evidence(host, needs),
             hint="docker run -e VLLM_ENABLE_CUDA_COMPATIBILITY=1 ...   # its libraries, on "
             "this data-centre GPU\n"
             f"better, the driver:\n{advice.install_driver(host)}",
         )
     other = (
         f"or take the build for CUDA 12: {_older_build(need)}"
-        if need.product == "vllm"
+        if need.product == "vllm" and len(needs) == 1
         else "or take a build for an older CUDA"
     )
     why = "; forward compatibility does not exist for this GPU" if consumer else ""
     return Finding(
         status="fail",
         message=message,
-        evidence=_evidence(host, (need,)) + why,
+        evidence=_evidence(host, needs) + why,
         hint=f"{advice.install_driver(host)}\n{other}",
     )
 

@@ -18,10 +18,16 @@ NVML_LIMIT_S = 8.0  # without persistence mode the driver takes up to a second f
 LIMIT_S = 6.0  # a reader may start two programs, each of which has less
 
 
-def probe(world: World | None = None) -> Host:
-    """What a machine looks like now: this one, or the one that `world` stands for. Takes at most 8 s."""
+def probe(world: World | None = None, *, ask_hub: bool = False) -> Host:
+    """What a machine looks like now: this one, or the one that `world` stands for. Takes at most 8 s.
+
+    `ask_hub` also tries whether the model hub can be reached, which takes its time without a network.
+    """
     here = world or World()
-    found, unread = together(_readers(here))
+    readers = _readers(here)
+    if not ask_hub:
+        del readers["hub"]
+    found, unread = together(readers)
     ground_, driver, around = found["machine"], found["nvml"], found["network"]
     return Host(
         os=here.system or None,
@@ -48,7 +54,7 @@ def probe(world: World | None = None) -> Host:
         linker=found["linker"],
         containers=found["containers"],
         limits=found["limits"],
-        network=_with_hub(around, found["hub"]),
+        network=_with_hub(around, found.get("hub")),
         unread=(*unread, *here.late),
     )
 
