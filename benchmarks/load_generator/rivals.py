@@ -70,11 +70,16 @@ def vllm_bench(program: Path) -> Callable[[str, int, int], list[str]]:
 
 def guidellm(program: Path) -> Callable[[str, int, int], list[str]]:
     def command(url: str, requests: int, tokens: int) -> list[str]:
-        load = ["--profile", "concurrent", "--rate", str(CONCURRENCY), "--max-requests", str(requests)]
-        data = ["--data", json.dumps({"prompt_tokens": 32, "output_tokens": tokens})]
-        whom = ["--target", url, "--model", "null", "--processor", str(TOKENIZER)]
-        how = ["--request-format", "/v1/completions", "--disable-console", "--outputs", "json"]
-        return [str(program), "benchmark", "run", *whom, *load, *data, *how]
+        whom = f"kind=openai_http,target={url},model=fake,request_format=/v1/completions"
+        parts = {
+            "--backend": whom,
+            "--profile": f"kind=concurrent,streams={CONCURRENCY}",
+            "--constraint": f"kind=max_requests,count={requests}",
+            "--tokenizer": f"kind=huggingface_auto,model={TOKENIZER}",
+            "--data": f"kind=synthetic_text,prompt_tokens=32,output_tokens={tokens}",
+            "--output": "kind=json,path=guidellm.json",
+        }
+        return [str(program), "run", *(word for pair in parts.items() for word in pair), "--disable-console"]
 
     return command
 

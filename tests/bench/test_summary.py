@@ -172,3 +172,26 @@ def test_client_health() -> None:
         "the client's thread was busy 90% of the time; its event loop was late by 30.0 ms (p99), more than "
         "10.0 ms; requests were begun 20.0 ms late (p99), more than 10.0 ms"
     )
+
+
+@pytest.mark.parametrize(
+    ("more", "ceiling", "verdict"),
+    [
+        ({"cpu_share": 0.5}, None, "valid"),
+        ({"cpu_share": 0.85}, None, "marked"),
+        ({"cpu_share": 0.99}, None, "invalid"),
+        ({"cpu_share": 0.1}, 2.4, "marked"),  # two requests a second of 2.4
+        ({"cpu_share": 0.1}, 1.9, "invalid"),
+        ({"cpu_share": 0.1, "processes": 2}, 1.9, "valid"),
+        ({"cpu_share": 0.1, "slips_ms": (30.0,)}, None, "marked"),
+        ({"cpu_share": 0.1, "slips_ms": (300.0,)}, None, "invalid"),
+        ({}, None, None),
+    ],
+)
+def test_near_the_ceiling_is_marked_and_past_it_invalid(more, ceiling, verdict) -> None:
+    outcomes = [outcome(0, (100, 200)), outcome(200, (300, 400))]
+    run = driven(outcomes, **more)
+    found = load_point(
+        run, Judged(slo=Slo(), generates=True, sampled=Sampled(), ceiling_requests_per_s=ceiling)
+    )
+    assert found.client.verdict == verdict

@@ -19,6 +19,7 @@ from model_optimizer.cli.commands import bench
 from model_optimizer.cli.render_bench import measurement_text
 from model_optimizer.core import (
     ClientHealth,
+    HostError,
     Lengths,
     LoadPoint,
     Measurement,
@@ -27,6 +28,8 @@ from model_optimizer.core import (
     UsageError,
     codec,
 )
+from model_optimizer.core.measurement import Capacity, Trial
+from model_optimizer.system import files
 from model_optimizer.testing.fake_server import Behaviour, FakeServer
 
 QUICK = Behaviour(ttft_ms=0.5, tpot_ms=0.1)
@@ -186,6 +189,22 @@ def test_calibration_states_a_ceiling() -> None:
         "--tokenizer /nowhere/at/all",
         "--api-key-env NOT_SET_ANYWHERE",
         "--pid 999999999",
+        "--trace /nowhere/at/all",
+        "--trace x --qps 5",
+        "--speed 2",
+        "--ramp-to 5",
+        "--ramp-to 5 --qps 1",
+        "--think-time 5s",
+        "--mix a=0",
+        "--mix a=1 --model b",
+        "--image 0x0",
+        "--image /nowhere/at/all",
+        "--find-max",
+        "--find-max --sweep",
+        "--up-to 5",
+        "--until-ci 0",
+        "--until-ci 200%",
+        "--turns 2 --api rerank",
     ],
 )
 def test_wrong_usage(words: str) -> None:
@@ -256,3 +275,81 @@ def test_a_dead_server_is_a_matter_of_the_machine() -> None:
 
 def test_no_thread_of_the_server_is_left() -> None:
     assert not [t for t in threading.enumerate() if t.name == "fake-server"]
+
+
+def test_the_loads_of_the_manual_work(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text('{"timestamp": 0, "input_length": 9, "output_length": 2, "hash_ids": []}\n' * 3)
+    for words in (
+        f"--trace {trace} --speed 4",
+        "--rate 10 --ramp-to 40 --for 0.5s",
+        "--rate inf --requests 5",
+        "--turns 2 --think-time 1ms --requests 4 --concurrency 2",
+        "--mix base=3,adapter=1 --requests 8",
+        "--image 16x16 --requests 2",
+        "--until-ci 90% --requests 6",
+        "--processes 2 --concurrency 2 --requests 6",
+        "--sweep --up-to 2 --requests 8",
+        "--find-max --up-to 2 --requests 8 --ttft-ms 10000 --percentile 50",
+        "--api rerank --requests 3",
+        "--api score --requests 3",
+        "--api embeddings --requests 3",
+    ):
+        with FakeServer(QUICK) as server:
+            options = "--no-calibrate --no-telemetry --output-tokens 2 --prompt-tokens 8 --warmup 0"
+            done = call(server.url, *words.split(), *options.split(), "--json")
+        assert done.exit_code == 0, (words, done)
+        found = json.loads(done.stdout)
+        assert found["points"][0]["completed"] > 0, words
+
+
+def test_a_search_has_a_screen() -> None:
+    trials = (
+        Trial(level=4, met=40, total=40, interval=(0.912, 1.0), meets=True),
+        Trial(level=8, met=3, total=40, interval=(0.026, 0.199), meets=False, kept_up=False, aborted=True),
+    )
+    capacity = Capacity(
+        axis="requests/s", best=4, above=8, resolved=True, because="sure", share=0.9, trials=trials
+    )
+    found = Measurement(points=MEASUREMENT.points, capacity=capacity, model="m", url="u", api="completions")
+    said = [line for line in measurement_text(found).splitlines() if "limit" in line]
+    assert said == snapshot(
+        [
+            "meets the limits: up to 4 requests/s, not 8 (resolved: sure)",
+            "  at 4: 40 of 40 met every limit (91.2% to 100.0%)",
+            "  at 8: 3 of 40 met every limit (2.6% to 19.9%), stopped early, the queue grew",
+        ]
+    )
+
+
+def test_a_full_disk_leaves_the_numbers_on_the_screen(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def full(path: Path, content: object) -> None:
+        raise HostError(f"`{path}` cannot be written", cause=("No space left on device",))
+
+    monkeypatch.setattr(files, "write_atomic", full)
+    with FakeServer(QUICK) as server:
+        done = call(
+            server.url, "--requests", "4", "--no-calibrate", "--out", str(tmp_path / "m.json"), "--json"
+        )
+    assert done.exit_code == 3
+    assert json.loads(done.stdout)["points"][0]["completed"] == 4
+    assert "No space left on device" in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device that is always full")
+def test_a_device_that_is_full() -> None:
+    with FakeServer(QUICK) as server:
+        done = call(server.url, "--requests", "4", "--no-calibrate", "--out", "/dev/full")
+    assert done.exit_code == 3
+    assert "concurrency 1" in done.stdout
+    assert "/dev/full" in done.stderr
+
+
+def test_strict_does_not_let_an_overloaded_client_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench, "_ceiling", lambda *_: 0.001)
+    with FakeServer(QUICK) as server:
+        lenient, strict = (call(server.url, "--requests", "4", *more) for more in ((), ("--strict",)))
+    assert (lenient.exit_code, strict.exit_code) == (0, 1)
+    assert "INVALID: the client could not keep up" in lenient.stdout

@@ -21,7 +21,7 @@ def health(
 ) -> ClientHealth:
     """Marked when the client was within 20 % of its ceiling, or late by more than 5 ms and more than a
     tenth of the latency that it measured (99th percentiles of lag and slip, and of that latency); invalid
-    past the ceiling, or when it was late by more than it measured."""
+    past the ceiling, or when it began requests later than it measured that they took."""
     lag, slip = quantile(driven.lags_ms, 0.99), quantile(driven.slips_ms, 0.99)
     latency = headline.ttft if headline.ttft.p50 is not None else headline.e2e
     measured = latency.p99 or latency.p50 or 0.0
@@ -37,13 +37,11 @@ def health(
             share = requests_per_s / ceiling
             reasons.append(f"the load was {share:.0%} of the client's ceiling of {ceiling:.0f} requests/s")
             invalid = invalid or share > 1
-    for late, what in (
-        (lag, "its event loop was late by {:.1f} ms"),
-        (slip, "requests were begun {:.1f} ms late"),
-    ):
-        if late is not None and late > allowed:
-            reasons.append(f"{what.format(late)} (p99), more than {allowed:.1f} ms")
-            invalid = invalid or late > max(10 * LATE_MS, measured)
+    if lag is not None and lag > allowed:
+        reasons.append(f"its event loop was late by {lag:.1f} ms (p99), more than {allowed:.1f} ms")
+    if slip is not None and slip > allowed:
+        reasons.append(f"requests were begun {slip:.1f} ms late (p99), more than {allowed:.1f} ms")
+        invalid = invalid or slip > max(10 * LATE_MS, measured)
     known = driven.cpu_share is not None
     return ClientHealth(
         cpu_share=driven.cpu_share,

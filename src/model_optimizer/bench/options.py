@@ -12,8 +12,9 @@ class BenchOptions:
     `warmup` is the number of requests before the window, None for a number that fits the load.
     `timeout_s` is the limit of one request, from the moment it was to be sent. `ignore_eos` asks the
     server to go on to the wanted length, where it knows how. `prompts` is a JSONL file of real ones.
-    `documents` is how many texts a rerank or score request holds. `trace` is a file whose arrivals are
-    replayed, `speed` times as fast. `processes` share the load, None for as many as it needs.
+    `contents` is the seed of what prompts say, None for that of the measurement. `documents` is how many
+    texts a rerank or score request holds. `trace` is a file whose arrivals are replayed, `speed` times as
+    fast. `processes` share the load, None for as many as it needs.
 
     `until` repeats a level until the intervals of its means are that narrow (0.03 is 3 % on either side), at
     most `most_repeats` times. `search` "max" looks for the highest level that meets the SLO and "sweep"
@@ -28,6 +29,7 @@ class BenchOptions:
     ignore_eos: bool = True
     temperature: float | None = 0.0
     prompts: str | None = None
+    contents: int | None = None
     documents: int = 4
     answer_limit_bytes: int = 64 << 20
     keep_bytes: int = 256 << 20

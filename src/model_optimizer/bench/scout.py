@@ -214,6 +214,7 @@ def _sources(
     target: Target, api: Api, workload: Workload, options: BenchOptions, seed: int
 ) -> Iterator[Prompts]:
     """Ways to make prompts for an interface, the most exact first."""
+    seed = seed if options.contents is None else options.contents
     if options.prompts is not None:
         yield recorded(Path(options.prompts), api)
         return

@@ -220,6 +220,8 @@ class FakeServer:
         if does.models is not None and body.get("model") not in does.models:
             return await out.error(404, f"The model `{body.get('model')}` does not exist.")
         async with self._slots:
+            if out.gone:  # nobody waits for it any more
+                raise ConnectionResetError
             return await self._work(record, api, number, out)
 
     async def _work(self, record: Record, api: str, number: int, out: "_Out") -> bool:
@@ -280,6 +282,10 @@ class _Out:
     def __init__(self, writer: asyncio.StreamWriter, behaviour: Behaviour) -> None:
         self._writer = writer
         self._does = behaviour
+
+    @property
+    def gone(self) -> bool:
+        return self._writer.transport.is_closing()
 
     async def json(self, value: object, status: int = 200, *, cut: bool = False) -> bool:
         body = json.dumps({k: v for k, v in cast("dict[str, Any]", value).items() if v is not None}).encode()

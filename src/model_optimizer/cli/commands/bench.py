@@ -1,6 +1,7 @@
 """`mopt bench`: how fast a running server answers, at one load or several."""
 
 import math
+import time
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -116,7 +117,7 @@ _load = options.together(
     click.option(
         "--timeout", "timeout_s", type=options.SecondsType(), default="300s", help="Of one request."
     ),
-    click.option("--seed", type=int, default=0, help="The same seed asks the same.  [default: 0]"),
+    click.option("--seed", type=int, help="Ask the same again.  [default: lengths of 0, new contents]"),
 )
 _prompts = options.together(
     click.option("--prompt-tokens", type=options.LengthsType(), help="N, or a distribution.  [default: 128]"),
@@ -148,13 +149,16 @@ _search = options.together(
 @click.option("--pid", type=click.IntRange(min=1), help="Process of the server, to measure its memory.")
 @click.option("--telemetry/--no-telemetry", default=True, help="Record GPU, host, engine.  [default: yes]")
 @click.option("--out", type=_FILE, help="Write the measurement to a file.")
+@click.option("--strict", is_flag=True, help="Exit with 1 when the client could not keep up, too.")
 @options.as_json
-def COMMAND(url: str, out: Path | None, as_json: bool, pid: int | None, seed: int, **given: Any) -> None:
+def COMMAND(
+    url: str, out: Path | None, as_json: bool, pid: int | None, seed: int | None, strict: bool, **given: Any
+) -> None:
     """Load a server that speaks the OpenAI interface, and say how it did.
 
     Nothing is installed on the server and no request is tried again. Times are taken when bytes arrive;
-    the definitions of all numbers are in the JSON. Ends with 1 when the numbers do not count, because the
-    client or the machine could not keep up, and when --find-max finds no level that meets the limits.
+    the definitions of all numbers are in the JSON. Ends with 1 when a GPU failed meanwhile, when --find-max
+    finds no level that meets the limits, and with --strict when the client could not keep up.
 
     \b
     mopt bench http://127.0.0.1:8000 --concurrency 1,8,32 --requests 256
@@ -173,7 +177,7 @@ def COMMAND(url: str, out: Path | None, as_json: bool, pid: int | None, seed: in
     from model_optimizer.core import Slo, codec
     from model_optimizer.system import telemetry
 
-    target, workload, how = _target(url, given), _workload(given), _options(given)
+    target, workload, how = _target(url, given), _workload(given), _options(given, seed)
     slo = Slo(**{name: given[name] for name in ("ttft_ms", "tpot_ms", "e2e_ms", "percentile")})
     reporter = Reporter()
     try:
@@ -186,7 +190,7 @@ def COMMAND(url: str, out: Path | None, as_json: bool, pid: int | None, seed: in
                 progress=reporter,
                 sample_memory=telemetry.memory(pid) if pid else None,
                 energy=telemetry.energy(),
-                seed=seed,
+                seed=seed or 0,
                 options=how,
                 observe=recording.seen if recording else None,
                 calibrate=partial(_ceiling, target, workload, reporter) if given["calibrate"] else None,
@@ -200,7 +204,7 @@ def COMMAND(url: str, out: Path | None, as_json: bool, pid: int | None, seed: in
     if unwritten is not None:  # what was measured is on the screen at least
         click.echo(error_text(unwritten), nl=False, err=True)
         raise click.exceptions.Exit(unwritten.exit_code)
-    raise click.exceptions.Exit(130 if found.interrupted else 1 if _is_no(found) else 0)
+    raise click.exceptions.Exit(130 if found.interrupted else 1 if _is_no(found, strict) else 0)
 
 
 def _written(out: Path, text: str) -> MoptError | None:
@@ -215,15 +219,14 @@ def _written(out: Path, text: str) -> MoptError | None:
     return None
 
 
-def _is_no(found: "Measurement") -> bool:
+def _is_no(found: "Measurement", strict: bool) -> bool:
     nothing = found.capacity is not None and found.capacity.best is None
-    return bool(found.invalid) or found.client.verdict == "invalid" or nothing
+    return bool(found.invalid) or nothing or (strict and found.client.verdict == "invalid")
 
 
 def _ceiling(target: "Target", workload: "Workload", progress: "Reporter") -> float:
     """Start a server that does no work, as a process of its own, and see what this client can do."""
     import sys
-    import time
 
     from model_optimizer.bench import calibrate
     from model_optimizer.core import HostError
@@ -301,7 +304,7 @@ def _workload(given: dict[str, Any]) -> "Workload":
     )
 
 
-def _options(given: dict[str, Any]) -> "BenchOptions":
+def _options(given: dict[str, Any], seed: int | None = None) -> "BenchOptions":
     from model_optimizer.bench.options import BenchOptions
 
     if given["find_max"] and given["sweep"]:
@@ -309,6 +312,7 @@ def _options(given: dict[str, Any]) -> "BenchOptions":
     if given["up_to"] and not (given["find_max"] or given["sweep"]):
         raise UsageError("--up-to is the end of --find-max or --sweep")
     return BenchOptions(
+        contents=time.time_ns() if seed is None else None,  # a server may still hold those of the last run
         levels=given["qps"] or given["concurrency"] or (),
         duration_s=given["duration_s"],
         warmup=given["warmup"],
