@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from model_optimizer.core import HostError, UsageError
+from model_optimizer.core import Host, HostError, UsageError
 from model_optimizer.core.question import SpeculationAsked
 
 from .plans import page, plan, reasons
@@ -107,3 +107,10 @@ def test_clients_of_an_interface_need_a_server_that_has_it() -> None:
 def test_only_models_that_think_get_a_reasoning_parser(model: str, parser: str | None) -> None:
     found = plan(model, "h200", gpus=8, concurrency=4, p=512, o=128)
     assert found.setting("reasoning-parser") == parser
+
+
+def test_host_memory_is_asked_of_vllm_and_of_a_host_that_has_it() -> None:
+    with pytest.raises(UsageError, match="planned for vllm, not for sglang"):
+        plan("Qwen/Qwen3-8B", "h100", engine="sglang", kv_offload_bytes=GIB)
+    with pytest.raises(UsageError, match="more than the memory of the host"):
+        plan("Qwen/Qwen3-8B", "h100", host=Host(memory_available_bytes=16 * GIB), kv_offload_bytes=32 * GIB)

@@ -20,7 +20,24 @@ def checked(question: PlanQuestion, functions: Functions) -> PlanQuestion:
     _scheme(question, functions)
     _parallel(question)
     _numbers(question)
-    return _length(_drafting(question))
+    return _length(_offloading(_drafting(question)))
+
+
+def _offloading(question: PlanQuestion) -> PlanQuestion:
+    """KV cache in host memory is vLLM's here, and takes what the host has."""
+    wishes, there = question.wishes, question.host_memory_bytes
+    if not wishes.kv_offload_bytes:
+        return question
+    if wishes.engine not in (None, "vllm"):
+        raise UsageError(
+            f"--kv-offload is planned for vllm, not for {wishes.engine}", hint=("leave --engine out",)
+        )
+    if there is not None and wishes.kv_offload_bytes > there:
+        raise UsageError(
+            "--kv-offload is more than the memory of the host that is available",
+            cause=(f"{there / 2**30:.1f} GiB are",),
+        )
+    return replace(question, wishes=replace(wishes, engine="vllm"))
 
 
 def _drafting(question: PlanQuestion) -> PlanQuestion:
