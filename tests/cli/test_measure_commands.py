@@ -185,6 +185,8 @@ class TestSoak:
         found = json.loads(done.stdout)
         assert done.returncode == 0 and found["outcome"] == "undecided" and found["finished"]
         assert mopt("soak", server, "--status", "--strict", "--out", tmp_path).returncode == 1
+        assert "<svg" in mopt("report", tmp_path, "--format", "html").stdout
+        assert "**undecided**" in mopt("report", tmp_path).stdout
         assert "holds a soak already" in mopt("soak", server, *words, "--out", tmp_path).stderr
 
     def test_one_that_was_killed_goes_on(self, server: str, tmp_path: Path) -> None:

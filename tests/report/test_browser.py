@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from model_optimizer.report import html, measurement_html
+from model_optimizer.report import course_html, html, measurement_html
 from model_optimizer.testing.records import record
 
-from .test_figures import measured
+from .test_figures import course, measured
 
 pytestmark = pytest.mark.browser
 
@@ -30,10 +30,17 @@ def browser() -> Iterator[object]:
         opened.close()
 
 
-@pytest.fixture(params=["run", "measurement"])
+PAGES = {
+    "run": lambda: html(record()),
+    "measurement": lambda: measurement_html(measured(), "a model"),
+    "course": lambda: course_html(course()),
+}
+
+
+@pytest.fixture(params=PAGES)
 def page_file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     file = tmp_path / "report.html"
-    file.write_text(html(record()) if request.param == "run" else measurement_html(measured(), "a model"))
+    file.write_text(PAGES[request.param]())
     return file
 
 

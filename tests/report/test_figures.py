@@ -9,7 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model_optimizer.core import LoadPoint, Measurement, Percentiles
-from model_optimizer.report import html, measurement_html, measurement_markdown
+from model_optimizer.report import (
+    Course,
+    Panel,
+    course_html,
+    course_markdown,
+    html,
+    measurement_html,
+    measurement_markdown,
+)
 from model_optimizer.report.figures import Named, figures
 from model_optimizer.report.plot import Axis, Line, nice, plot, scale
 from model_optimizer.testing.records import record
@@ -57,6 +65,37 @@ def telemetry() -> dict[str, object]:
 
 def measured() -> Measurement:
     return Measurement(points=(point(1), point(4)), model=EVIL, telemetry=telemetry())
+
+
+def course() -> Course:
+    hours = [i / 2 for i in range(144)]
+    return Course(
+        title="Soak of http://127.0.0.1:8000",
+        answer="leaks",
+        good=False,
+        because=("server memory (RSS) grew by 114 MiB to 148 MiB in 72 h", EVIL),
+        facts=(("Server", "http://127.0.0.1:8000"),),
+        trends=(
+            ("what", "level", "growth per hour", "95 % interval", "verdict"),
+            ("server memory (RSS)", "1 GiB", "2 MiB", "1.9 MiB to 2.1 MiB", f"rises: {EVIL}"),
+        ),
+        panels=(
+            Panel(title="Server memory (RSS)", unit="B", points=[(h, (1000 + 2 * h) * 2**20) for h in hours]),
+            Panel(title="Request (p50)", unit="ms", points=[(h, 50.0) for h in hours]),
+            Panel(title="KV cache when idle", unit="share", points=[(h, 0.0) for h in hours]),
+            Panel(title="GPU memory", unit="B", points=[]),
+        ),
+        marks=(30.0,),
+        failures=(("http_5xx", "3", EVIL),),
+        events=(f"30.00 h: {EVIL}",),
+    )
+
+
+def test_a_soak_has_a_page() -> None:
+    page = course_html(course())
+    assert page.count('role="img"') == 3
+    assert "hours since it began" in page and "1 GiB" in page and 'class="mark"' in page
+    assert "<script" not in page and "<script" not in course_markdown(course())
 
 
 def titles(named: list[Named]) -> set[str]:

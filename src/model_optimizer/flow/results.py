@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from model_optimizer import report
-from model_optimizer.bench import imports, timeline
+from model_optimizer.bench import imports, soak, timeline
 from model_optimizer.bench.watched import kept
 from model_optimizer.core import Measurement, UsageError, codec
 from model_optimizer.system import runs
@@ -66,6 +66,8 @@ def page(named: str, kind: str) -> str:
         record = runs.open_run(path).record()
         made = {"html": report.html, "md": report.markdown, "json": codec.dumps}
         return made[kind](record)
+    if (path / soak.journal.NAME).is_file():
+        return _soak_page(path, kind)
     found = measurements(named)
     if len(found) > 1:
         raise UsageError(
@@ -76,6 +78,14 @@ def page(named: str, kind: str) -> str:
         return codec.dumps(found[0])
     write = report.measurement_html if kind == "html" else report.measurement_markdown
     return write(found[0], name)
+
+
+def _soak_page(folder: Path, kind: str) -> str:
+    from .soak import answer, course
+
+    if kind == "json":
+        return codec.dumps(answer(folder))
+    return report.course_html(course(folder)) if kind == "html" else report.course_markdown(course(folder))
 
 
 def what_happened(named: str, at_s: float, *, within_s: float = 1.0) -> tuple[str, ...]:

@@ -9,8 +9,10 @@ from pathlib import Path
 from model_optimizer.bench import soak
 from model_optimizer.bench.options import BenchOptions
 from model_optimizer.bench.run import measure
+from model_optimizer.bench.soak.verdict import QUESTIONS, show, show_time
 from model_optimizer.bench.target import Target
 from model_optimizer.core import Measurement, Progress, Slo, UsageError, Workload, codec
+from model_optimizer.report import Course, Panel
 from model_optimizer.system import files, telemetry
 
 ANSWER = "soak.json"
@@ -96,8 +98,55 @@ def answer(folder: Path) -> soak.Soak:
     """What a soak has found until now, from its journal; it may still be running."""
     journal = soak.Journal.reopen(folder)
     last = journal.windows[-1] if journal.windows else None
-    ended = last is not None and last.at_s + last.seconds >= journal.task.for_s - 0.5
+    ended = (
+        last is not None
+        and last.at_s + last.seconds >= journal.task.for_s - 0.2 * journal.task.window_s - 0.5
+    )
     return soak.judge(journal.task, journal.windows, finished=ended)
+
+
+def course(folder: Path) -> Course:
+    """A soak for a report: its answer, its trends and every quantity over time."""
+    found = answer(folder)
+    windows = soak.Journal.reopen(folder).windows
+    head = ("what", "level", "growth per hour", "95 % interval", "verdict")
+    task = found.task
+    facts = [
+        ("Server", task.url),
+        ("Load", task.load),
+        ("Began", task.began),
+        ("Length", f"{show_time(found.hours)} of {show_time(task.for_s / 3600)}, {found.windows} windows"),
+        ("Requests", f"{found.completed} completed, {found.failed} failed"),
+        ("Restarts", str(found.restarts)),
+    ]
+    marks = [w.at_s / 3600 for w in windows if w.restarted or w.look.events]
+    return Course(
+        title=f"Soak of {task.model or task.url}",
+        answer=found.outcome,
+        good=found.outcome == "sound",
+        because=found.because,
+        facts=tuple(facts),
+        trends=(head, *(_trend(t) for t in found.trends)),
+        panels=tuple(
+            Panel(
+                title=question.name[0].upper() + question.name[1:],
+                unit=question.unit,
+                points=[(w.at_s / 3600, v) for w in windows if (v := question.read(w)) is not None],
+            )
+            for question in QUESTIONS
+        ),
+        marks=tuple(marks),
+        failures=tuple((k, str(n), found.examples.get(k, "")) for k, n in found.errors.items()),
+        events=found.events,
+    )
+
+
+def _trend(trend: soak.Trend) -> tuple[str, ...]:
+    if trend.slope_per_h is None or trend.interval is None or trend.level is None:
+        return (trend.quantity, "-", "-", "-", trend.judgement)
+    low, high = (show(v, trend.unit) for v in trend.interval)
+    level, slope = show(trend.level, trend.unit), show(trend.slope_per_h, trend.unit)
+    return (trend.quantity, level, slope, f"{low} to {high}", f"{trend.judgement}: {trend.because}")
 
 
 def _words(workload: Workload) -> str:

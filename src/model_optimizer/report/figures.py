@@ -243,6 +243,25 @@ def timeline(one: Named, *, alone: bool) -> list[Figure]:
     return made
 
 
+def over_time(
+    title: str,
+    unit: str,
+    points: Sequence[tuple[float, float]],
+    *,
+    end: float,
+    marks: Sequence[float] = (),
+) -> Figure:
+    """One quantity over hours (or minutes, where there are few), as dots joined by a line."""
+    factor, name = (1.0, "hours") if end >= 3 else (60.0, "minutes") if end * 60 >= 3 else (3600.0, "seconds")
+    ending = {"B": "_bytes", "ms": "_ms", "share": "engine.kv_usage"}.get(unit, "")
+    line = Line(name=title, points=[(t * factor, v) for t, v in points])
+    shown, lines = _scaled(ending, [line])
+    x = Axis(title=f"{name} since it began", begins=0.0, ends=max(end * factor, 1e-3))
+    y = _unit_axis(ending, shown, lines)
+    svg = plot(lines, x, y, title=title, height=170, marks=[m * factor for m in marks])
+    return Figure(title=title, note="an upright line marks an event" if marks else "", svg=svg)
+
+
 def _of_gpu(name: str, ending: str) -> bool:
     return name.startswith("gpu") and name.endswith(ending)
 

@@ -7,7 +7,7 @@ from model_optimizer.core import LoadPoint, Measurement, units
 from .failures import failures
 from .figures import Named, events, figures, missing
 from .page import render
-from .words import harmless, load_words, slo_words
+from .words import clean, load_words, slo_words
 
 
 def measurement_html(found: Measurement, name: str) -> str:
@@ -29,9 +29,9 @@ def measurement_html(found: Measurement, name: str) -> str:
 
 def measurement_markdown(found: Measurement, name: str) -> str:
     """The same as text, without the pictures."""
-    lines = [f"# {_clean(name)}", ""]
-    lines += [f"**{_clean(text)}**\n" for text in warnings(found)]
-    lines += [f"- {what}: {_clean(text)}" for what, text in facts(found)]
+    lines = [f"# {clean(name)}", ""]
+    lines += [f"**{clean(text)}**\n" for text in warnings(found)]
+    lines += [f"- {what}: {clean(text)}" for what, text in facts(found)]
     lines += ["", _markdown_table([headings(found), *(cells(found, p) for p in found.points)]), ""]
     rows = failures(found)
     if rows:
@@ -43,14 +43,14 @@ def measurement_markdown(found: Measurement, name: str) -> str:
         lines += [_markdown_table(table), ""]
     happened = events(found)
     if happened:
-        lines += ["## What happened", "", *(f"- {time:.1f} s: {_clean(text)}" for time, text in happened), ""]
+        lines += ["## What happened", "", *(f"- {time:.1f} s: {clean(text)}" for time, text in happened), ""]
     notes = [*remarks(found), *(f"{n}: {why}" for n, why in missing(found))]
-    lines += [f"- {_clean(note)}" for note in notes]
+    lines += [f"- {clean(note)}" for note in notes]
     lines += [
         "",
         "## Definitions",
         "",
-        *(f"- {_clean(k)}: {_clean(v)}" for k, v in found.definitions.items()),
+        *(f"- {clean(k)}: {clean(v)}" for k, v in found.definitions.items()),
     ]
     return "\n".join(lines) + "\n"
 
@@ -132,12 +132,7 @@ def _rate(value: float | None) -> str:
     return f"{value:.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _clean(text: str) -> str:
-    """Text from outside on one line, without HTML or the end of a cell."""
-    return harmless(text).replace("|", "\\|").replace("<", "&lt;")
-
-
 def _markdown_table(rows: Sequence[Sequence[str]]) -> str:
-    lines = ["| " + " | ".join(map(_clean, row)) + " |" for row in rows]
+    lines = ["| " + " | ".join(map(clean, row)) + " |" for row in rows]
     lines.insert(1, "|" + "---|" * len(rows[0]))
     return "\n".join(lines)

@@ -8,6 +8,11 @@ def harmless(text: str) -> str:
     return "".join(c if c.isprintable() else " " if c in "\n\t" else repr(c)[1:-1] for c in text)
 
 
+def clean(text: str) -> str:
+    """Text from outside in Markdown: one line, no HTML, no end of a cell."""
+    return harmless(text).replace("|", "\\|").replace("<", "&lt;")
+
+
 def machine_words(host: Host) -> str:
     cpu = f"{host.cpu.name or 'unknown processor'}, {host.cpu.cores or '?'} cores"
     memory = f"{units.show_bytes(host.memory_bytes)} of memory"

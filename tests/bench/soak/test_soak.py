@@ -183,6 +183,25 @@ class TestTroubles:
         assert set(found.errors) == {"http_5xx"} and found.errors["http_5xx"] % 7 == 0
         assert world.pauses[:3] == [1, 2, 4]
 
+    def test_a_window_into_which_no_request_fell_is_empty_and_no_failure(self, tmp_path: Path) -> None:
+        world = World()
+        load, none = world.load, MoptError("no request completed", reference="nothing-completed")
+
+        def loading(number: int, seconds: float) -> Measurement:
+            found = load(number, seconds)
+            if number % 3 == 0:
+                raise none
+            return found
+
+        world.load = loading
+        found = soaked(tmp_path, world)
+        assert (found.outcome, found.failed, found.errors) == ("sound", 0, {})
+        assert world.pauses == []
+
+    def test_a_short_rest_at_the_end_is_no_window(self, tmp_path: Path) -> None:
+        found = soaked(tmp_path, World(), replace(TASK, for_s=3 * 1800 + 100))
+        assert (found.windows, found.finished) == (3, True)
+
     @pytest.mark.parametrize("error", [HostError("gone"), UsageError("no URL"), MoptError("refused")])
     def test_what_is_wrong_from_the_start_is_raised(self, tmp_path: Path, error: MoptError) -> None:
         with pytest.raises(type(error)):

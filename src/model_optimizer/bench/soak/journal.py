@@ -72,7 +72,7 @@ class Journal:
                     stream.write(data)
                     stream.flush()
                     os.fsync(stream.fileno())
-            except OSError:
+            except (OSError, KeyboardInterrupt):
                 with suppress(OSError):
                     os.truncate(self.path, size)
                 raise

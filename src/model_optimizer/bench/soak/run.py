@@ -3,6 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from model_optimizer.core import HostError, LoadPoint, Measurement, MoptError, Progress
@@ -17,6 +18,7 @@ Load = Callable[[int, float], Measurement]
 _COUNT = re.compile(r"(\d+) x (connect|timeout|http_4xx|http_5xx|truncated_stream|wrong_content)\b")
 _LONGEST_PAUSE_S = 30.0
 _FIRST_PAUSE_S = 1.0
+_REST = 0.2  # of a window: what is shorter at the end is left out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,26 +49,24 @@ def run(
     task = journal.task
     begun = clock.now() - _already(journal, clock)
     pause_s = 0.0
-    stopped = False
-    while not stopped and (at := clock.now() - begun) < task.for_s:
-        seconds = min(task.window_s, task.for_s - at)
-        progress("soaking", at / task.for_s)
-        wall = clock.wall()
-        base = SoakWindow(number=len(journal.windows), at_s=at, wall_s=wall, seconds=seconds)
-        window, stopped = _window(base, load, look, first=not journal.windows)
-        window = _noticed(window, journal.windows)
-        journal.append(window)
-        if each is not None:
-            each(window)
-        if window.look.fatal:
-            break
-        pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s or _FIRST_PAUSE_S) if not window.completed else 0.0
-        if pause_s and not stopped:
-            try:
+    with suppress(KeyboardInterrupt):  # wherever it strikes, what is in the journal stays
+        while task.for_s - (at := clock.now() - begun) > _REST * task.window_s:
+            seconds = min(task.window_s, task.for_s - at)
+            progress("soaking", at / task.for_s)
+            number, wall = len(journal.windows), clock.wall()
+            base = SoakWindow(number=number, at_s=at, wall_s=wall, seconds=seconds)
+            window, interrupted = _window(base, load, look, first=not journal.windows)
+            window = _noticed(window, journal.windows)
+            journal.append(window)
+            if each is not None:
+                each(window)
+            if interrupted or window.look.fatal:
+                break
+            failing = window.failed > 0 and not window.completed
+            pause_s = min(_LONGEST_PAUSE_S, 2 * pause_s or _FIRST_PAUSE_S) if failing else 0.0
+            if pause_s:
                 clock.sleep(min(pause_s, max(0.0, task.for_s - (clock.now() - begun))))
-            except KeyboardInterrupt:
-                stopped = True
-    finished = clock.now() - begun >= task.for_s
+    finished = task.for_s - (clock.now() - begun) <= _REST * task.window_s
     return judge(task, journal.windows, finished=finished)
 
 
@@ -83,16 +83,16 @@ def _already(journal: Journal, clock: Clock) -> float:
 def _window(
     base: SoakWindow, load: Load, look: Callable[[], Look], *, first: bool
 ) -> tuple[SoakWindow, bool]:
-    """One window, and whether Ctrl-C ended it."""
+    """One window, and whether Ctrl-C ended the load in it early."""
     try:
         found = load(base.number, base.seconds)
     except MoptError as error:
+        if error.reference == "nothing-completed" and not error.cause:  # no request fell into this window
+            return replace(base, look=look()), False
         if first:
             raise
         gone = isinstance(error, HostError)
         return _failed(base, error, unreachable=gone, look=Look() if gone else look()), False
-    except KeyboardInterrupt:
-        return base, True
     return _measured(base, found.points[0], look()), found.interrupted
 
 

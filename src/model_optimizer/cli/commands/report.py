@@ -24,7 +24,8 @@ _FORMATS = ("html", "md", "json")
 @click.option("--at", "at_s", type=float, metavar="SECONDS", help="Say what happened at that moment.")
 @options.as_json
 def COMMAND(run: str, out: tuple[Path, ...], format_: str | None, at_s: float | None, as_json: bool) -> None:
-    """Make a page of a run folder, of a file of `mopt bench --out`, or of a result of another tool.
+    """Make a page of a run folder, of a file of `mopt bench --out`, of the folder of a soak, or of a result
+    of another tool.
 
     The HTML is one file that opens offline: tables, latency distributions, latency and throughput against
     load, the timeline of GPU and server, and what failed. Without --out the Markdown is printed.
