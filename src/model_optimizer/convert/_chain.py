@@ -20,26 +20,6 @@ CHAIN = "chain.json"
 SCRIPT = "reproduce.py"
 PLACES = ("source", "out")
 
-TEMPLATE = '''"""Makes this artefact once more: {job} in the environment `{environment}`, as on {date}.
-
-    python reproduce.py SOURCE OUT
-
-SOURCE is what it was made from ({source}), OUT a folder that does not exist. Needs model-optimizer and the
-environment (`mopt env create {shown}`); versions that were used: {versions}.
-"""
-
-import json
-import sys
-from pathlib import Path
-
-from model_optimizer.system import environments
-
-REQUEST = json.loads({request!r})
-
-source, out = Path(sys.argv[1]), Path(sys.argv[2]) out.mkdir(parents=True) answer = environments.run_worker(
-{environment!r}, {job!r}, {{**REQUEST, "source": str(source), "out": str(out)}}, lambda text, share:
-print(text) ) print(json.dumps({{key: answer[key] for key in ("versions", "notes") if key in answer}},
-indent=2)) '''
 
 def follow(
     chain: Chain,
@@ -50,7 +30,7 @@ def follow(
     *,
     steps: Path | None = None,
 ) -> Artifact:
-"""Make `out` by a chain of tools. With `steps`, what lies between is kept there, one folder a link.
+    """Make `out` by a chain of tools. With `steps`, what lies between is kept there, one folder a link.
 
     Raises what the tools raise; nothing half-made stays behind.
     """
@@ -114,14 +94,20 @@ def _noting(run: RunWorker, hop: Hop, source: Artifact) -> RunWorker:
 
 
 def _script(link: Mapping[str, Any], request: Mapping[str, Any], source: Artifact) -> str:
-    return TEMPLATE.format(
-        job=link["job"],
-        environment=link["environment"],
-        shown=str(link["environment"]).replace("_", "-"),
-        date=time.strftime("%Y-%m-%d", time.gmtime()),
-        source=f"{source.format} in {source.scheme}, {source.digest or 'of unknown content'}",
-        versions=", ".join(f"{name} {version}" for name, version in link["versions"].items()) or "unknown",
-        request=json.dumps(request),
+    return (
+        Path(__file__)
+        .with_name("reproduce.py.txt")
+        .read_text(encoding="utf-8")
+        .format(
+            job=link["job"],
+            environment=link["environment"],
+            shown=str(link["environment"]).replace("_", "-"),
+            date=time.strftime("%Y-%m-%d", time.gmtime()),
+            source=f"{source.format} in {source.scheme}, {source.digest or 'of unknown content'}",
+            versions=", ".join(f"{name} {version}" for name, version in link["versions"].items())
+            or "unknown",
+            request=json.dumps(request),
+        )
     )
 
 

@@ -75,9 +75,7 @@ def parse(text: str) -> Profile:
         if not equals or len(numbers) != 3 or not 1 <= numbers[0] <= numbers[1] <= numbers[2]:
             raise UsageError(
                 f"`{part.strip()}` is no range of sizes",
-                hint=(
-                    "write NAME=MIN:OPT:MAX with MIN <= OPT <= MAX, for example batch=1:8:32,sequence=1:128:512",
-                ),
+                hint=("write NAME=MIN:OPT:MAX with MIN <= OPT <= MAX, as batch=1:8:32,sequence=1:128:512",),
                 reference="profile",
             )
         axes[name] = (numbers[0], numbers[1], numbers[2])
@@ -92,7 +90,7 @@ def require_holds(profiles: Sequence[Profile], lengths: Lengths | None, batch: i
         if size is not None and largest is not None and size > largest:
             what = "tokens" if name == "sequence" else "requests at once"
             raise UsageError(
-                f"the profile cannot hold the load: {size:,} {what} are asked for, {name} goes up to {largest:,}",
+                f"the profile cannot hold the load: {size:,} {what} are asked for, {name} ends at {largest:,}",
                 hint=(f"raise the last number of {name} to {size} or more",),
                 reference="profile",
             )
@@ -116,10 +114,13 @@ def _lengths(lengths: Lengths, longest: int | None) -> list[tuple[Axis, str]]:
     if middle >= best:
         return [((1, best, largest), f"{best} tokens hold {COVERED:.0%} of the requests")]
     return [
-        ((1, middle, middle), f"half of the requests have at most {middle} tokens: at {best}, {wasted:.0%} of the work "
-                              "would be for nothing"),
+        (
+            (1, middle, middle),
+            f"half of the requests have at most {middle} tokens: at {best}, {wasted:.0%} of the work would be "
+            "for nothing",
+        ),
         ((min(middle + 1, largest), best, largest), f"{best} tokens hold {COVERED:.0%} of the requests"),
-    ]  # fmt: skip
+    ]
 
 
 def _sides(free: Sequence[str], asked: Asked) -> dict[str, Axis]:

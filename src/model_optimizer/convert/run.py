@@ -19,8 +19,8 @@ from ._engine import Choices, Configured, graph_facts, require_targets
 from ._profiles import Asked, Profile, derive, parse, require_holds
 
 __all__ = [
-    "Asked", "Choices", "Conversion", "Kit", "Profile", "Wish", "carry_out", "convert", "derive", "graph_facts",
-    "onnx_source", "parse", "plan", "prepare", "targets",
+    "Asked", "Choices", "Conversion", "Kit", "Profile", "Wish", "carry_out", "convert", "derive",
+    "graph_facts", "onnx_source", "parse", "plan", "prepare", "targets",
 ]  # fmt: skip
 
 WIDEST = "fp32"
@@ -126,8 +126,8 @@ def onnx_source(path: Path, scheme: str | None) -> tuple[ModelSpec, Artifact]:
     spec = ModelSpec(
         name=path.stem, path=str(path), architecture="onnx", model_type="onnx", task="vision",
         parameters=max(1, size // 4), active_parameters=max(1, size // 4), embedding_parameters=0,
-        parameters_source="header", layers=0, hidden_size=0, intermediate_size=0, vocab_size=0, heads=0, kv_heads=0,
-        head_dim=0, attention="none", groups=(), provenance=path.name,
+        parameters_source="header", layers=0, hidden_size=0, intermediate_size=0, vocab_size=0, heads=0,
+        kv_heads=0, head_dim=0, attention="none", groups=(), provenance=path.name,
     )  # fmt: skip
     made = Artifact(
         path=str(path), format="onnx_typed", scheme=scheme or WIDEST, task="vision", bytes=size, digest=""
@@ -152,7 +152,7 @@ def _builds(order: Order, tools: Mapping[str, Tool]) -> bool:
 
 
 def _require_buildable(order: Order, chain: Chain, wish: Wish) -> tuple[str, ...]:
-    """GPUs, profiles and options that contradict the scheme or the load are refused before anything is made."""
+    """What contradicts the scheme or the load is refused before anything is made."""
     last, build = chain[-1], wish.build
     if last.format == "tensorrt_rtx_engine":
         require_targets(build.capabilities, last.scheme)
@@ -178,8 +178,9 @@ def _require_buildable(order: Order, chain: Chain, wish: Wish) -> tuple[str, ...
     require_holds(build.profiles, build.asked.lengths, None)
     if order.model.task == "generate":
         return (
-            "this is the prefill of a decoder, one step without a KV cache; to generate tokens on a data-centre GPU "
-            "take vLLM or TensorRT-LLM's PyTorch backend, which keep the cache, batch while running and page memory",
+            "this is the prefill of a decoder, one step without a KV cache; to generate tokens on a data-centre "
+            "GPU take vLLM or TensorRT-LLM's PyTorch backend: they keep the cache, add requests to a running "
+            "batch, and hand out memory in pages",
         )
     return ()
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 BITS = {
-    "Float": 32, "Half": 16, "BFloat16": 16, "Int8": 8, "FP8": 8, "FP4": 4, "Int4": 4, "Int32": 32, "Int64": 64,
-    "Bool": 8, "UInt8": 8, "E8M0": 8,
+    "Float": 32, "Half": 16, "BFloat16": 16, "Int8": 8, "FP8": 8, "FP4": 4, "Int4": 4, "Int32": 32,
+    "Int64": 64, "Bool": 8, "UInt8": 8, "E8M0": 8,
 }  # fmt: skip
 """TensorRT's names of number formats, and how many bits one number takes in memory."""
 
@@ -137,8 +137,8 @@ def judge(
     heavy_enough = network.weight_bytes > LARGE_ENOUGH
     if heavy_enough and scheme != "fp32" and ratio > LARGEST_SHARE:
         wrong.append(
-            f"the engine has {engine_bytes / 1e6:.0f} MB, {ratio:.1f} times the {expected / 1e6:.0f} MB that its "
-            f"weights and kernels take in {scheme}"
+            f"the engine has {engine_bytes / 1e6:.0f} MB, {ratio:.1f} times the {expected / 1e6:.0f} MB that "
+            f"its weights and kernels take in {scheme}"
         )
     computing = [layer for layer in layers if layer.computes]
     facts = {
@@ -184,11 +184,14 @@ def _layers_say(scheme: str, layers: Sequence[EngineLayer], wanted: tuple[str, .
 
 def _size(scheme: str, network: Network, engine_bytes: int, targets: int) -> tuple[int, float]:
     """What the weights take at the asked precision, with the kernels; and how many times that it is."""
-    bits = {"fp32": 32, "fp16": 16, "bf16": 16}.get(scheme)
-    weights = sum(
-        count * (min(bits, BITS.get(kind, 32)) if bits and kind in ("Float", "Half", "BFloat16") else BITS.get(kind, 32))
-        for kind, count in network.weights.items()
-    ) // 8  # fmt: skip
+    wide = {"fp32": 32, "fp16": 16, "bf16": 16}.get(scheme, 32)
+
+    def taken(kind: str) -> int:
+        """Floats wider than the scheme are expected at its width: that is what catches them."""
+        bits = BITS.get(kind, 32)
+        return min(wide, bits) if kind in ("Float", "Half", "BFloat16") else bits
+
+    weights = sum(count * taken(kind) for kind, count in network.weights.items()) // 8
     expected = weights + OVERHEAD_BYTES * max(1, targets)
     return expected, engine_bytes / expected
 

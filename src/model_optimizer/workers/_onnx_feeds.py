@@ -13,8 +13,8 @@ from _contract import brief, fail
 
 Feed = dict[str, Any]
 TYPES = {
-    "tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(float)": "float32", "tensor(float16)": "float16",
-    "tensor(bool)": "bool",
+    "tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(float)": "float32", 
+    "tensor(float16)": "float16", "tensor(bool)": "bool",
 }  # fmt: skip
 TOKENS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 SIZES = ({"batch": 1, "sequence": 7}, {"batch": 3, "sequence": 33}, {"batch": 2, "sequence": 96})

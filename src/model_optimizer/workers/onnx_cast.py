@@ -20,10 +20,28 @@ from _onnx_feeds import distance, read_facts, samples
 from _onnx_file import check_onnx, save_graph
 
 KEPT_HIGH = (
-    "LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization", "Softmax", "LogSoftmax",
-    "ReduceMean", "ReduceSum", "ReduceL2", "ReduceSumSquare", "Pow", "Sqrt", "Reciprocal", "Exp", "CumSum", "Range",
-    "TopK", "NonMaxSuppression", "Clip", "Min", "Max",
-)  # fmt: skip
+    "LayerNormalization",
+    "RMSNormalization",
+    "InstanceNormalization",
+    "GroupNormalization",
+    "Softmax",
+    "LogSoftmax",
+    "ReduceMean",
+    "ReduceSum",
+    "ReduceL2",
+    "ReduceSumSquare",
+    "Pow",
+    "Sqrt",
+    "Reciprocal",
+    "Exp",
+    "CumSum",
+    "Range",
+    "TopK",
+    "NonMaxSuppression",
+    "Clip",
+    "Min",
+    "Max",
+)
 """What adds many numbers up or leaves the range of FP16. The rest, above all products, is 16 bits."""
 LARGEST = 2 * 10**9
 

@@ -37,8 +37,8 @@ TITLES = {"rtx": "TensorRT for RTX", "tensorrt": "TensorRT"}
 WEIGHTED = ("CONVOLUTION", "DECONVOLUTION")
 PRODUCTS = ("MATRIX_MULTIPLY", "CONVOLUTION", "DECONVOLUTION", "ATTENTION_INPUT", "ATTENTION")
 OF_ENUM = {
-    "FLOAT": "Float", "HALF": "Half", "BF16": "BFloat16", "INT8": "Int8", "FP8": "FP8", "FP4": "FP4", "INT4": "Int4",
-    "INT32": "Int32", "INT64": "Int64", "BOOL": "Bool", "UINT8": "UInt8", "E8M0": "E8M0",
+    "FLOAT": "Float", "HALF": "Half", "BF16": "BFloat16", "INT8": "Int8", "FP8": "FP8", "FP4": "FP4",
+    "INT4": "Int4", "INT32": "Int32", "INT64": "Int64", "BOOL": "Bool", "UINT8": "UInt8", "E8M0": "E8M0",
 }  # fmt: skip
 STOP_GRACE_S = 20.0
 ENGINE = "model.engine"
@@ -322,7 +322,7 @@ def _volume(shape: Any) -> int:
 
 
 def prove(trt: Any, log: Any, network: Network, plan: Any, request: Mapping[str, Any]) -> dict[str, Any]:
-    """Look into the engine where it can be opened, else into what the builder said. Fails when it is wrong."""
+    """Look into the engine where it can be opened, else into what the builder said; fail when it is wrong."""
     layers, evidence = inspect(trt, log, plan)
     if not layers:
         layers, evidence = layers_of_log(log.lines), "indirect"
@@ -334,8 +334,8 @@ def prove(trt: Any, log: Any, network: Network, plan: Any, request: Mapping[str,
             f"the engine is not in {request['scheme']}: it was thrown away",
             found.wrong,
             [
-                "since TensorRT 11 the graph decides the precision, there is no flag for it: convert the graph first "
-                f"(`mopt convert MODEL --to {'tensorrt-rtx' if request['flavour'] == 'rtx' else 'tensorrt'} "
+                "since TensorRT 11 the graph decides the precision, there is no flag for it: convert the graph "
+                f"first (`mopt convert MODEL --to {'tensorrt-rtx' if request['flavour'] == 'rtx' else 'tensorrt'} "
                 f"--scheme {request['scheme']}` does both)"
             ],
         )
@@ -488,8 +488,9 @@ def tensor(found: Any) -> dict[str, Any]:
 def notes(content: Mapping[str, Any], request: Mapping[str, Any], seconds: float) -> list[str]:
     products = ", ".join(f"{n} in {kind}" for kind, n in sorted(content["engine_products"].items()))
     said = [
-        f"content ({content['evidence']}): {content['engine_layers']} layers, of which multiply {products or 'none'}; "
-        f"{content['engine_bytes'] / 1e6:.1f} MB, {content['size_ratio']:.2f} times what its weights and kernels take",
+        f"content ({content['evidence']}): {content['engine_layers']} layers, of which multiply "
+        f"{products or 'none'}; {content['engine_bytes'] / 1e6:.1f} MB, {content['size_ratio']:.2f} times what its "
+        "weights and kernels take",
         *(f"wider than {request['scheme']}: {text}" for text in content["left_wider"]),
     ]
     if request.get("capabilities"):
@@ -498,8 +499,8 @@ def notes(content: Mapping[str, Any], request: Mapping[str, Any], seconds: float
         said.append("the engine was not run: no GPU that takes it is here")
     if request["scheme"] in ("int8", "fp8"):
         said.append(
-            f"whether {request['scheme']} is faster than fp16 here is measured where the GPU is; if it is not, fp16 is "
-            "the better engine"
+            f"whether {request['scheme']} is faster than fp16 here is measured where the GPU is; if it is not, "
+            "fp16 is the better engine"
         )
     return said
 
