@@ -66,7 +66,7 @@ def test_a_bug_keeps_its_traceback_and_exits_with_seventy() -> None:
     code = (
         "import sys; sys.argv = ['mopt', 'doctor']\n"
         "from model_optimizer import api\n"
-        "def broken(): raise RuntimeError('our fault')\n"
+        "def broken(**_): raise RuntimeError('our fault')\n"
         "api.probe = broken\n"
         "from model_optimizer.cli import main\n"
         "main()"
