@@ -10,7 +10,7 @@ from functools import cache
 from model_optimizer.facts import folklore
 from model_optimizer.facts.folklore import Claim
 
-LEAST = 0.34
+LEAST = 0.42
 """The share of a question's weight that a claim must hold to be the answer."""
 _WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)*", re.ASCII)
 _STOP = frozenset(

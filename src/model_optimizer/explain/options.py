@@ -158,6 +158,8 @@ def _present(one: Given, row: Row, engine: str, question: Question) -> list[Poin
             says = f"does not take `{bad[0]}`; it takes {', '.join(near)}"
             says += " and more" if len(near) < len(row.choices) else ""
             found.append(Point(about=about, level="wrong", says=says))
+    if one.value and (why := _out_of_range(name, one.value, row)):
+        found.append(Point(about=about, level="wrong", says=why))
     if row.deprecated:
         because = f"; {meaning.because}" if meaning and meaning.because else ""
         found.append(Point(about=about, level="warn", says=f"deprecated{because}"))
@@ -168,6 +170,20 @@ def _present(one: Given, row: Row, engine: str, question: Question) -> list[Poin
         said = (meaning.speed, *meaning.watch) if row.takes == "switch" else (*meaning.watch, meaning.speed)
         found += [Point(about=about, level="note", says=text) for text in said if text][:1]
     return found
+
+
+SHARES = ("--gpu-memory-utilization", "--mem-fraction-static", "--free_gpu_memory_fraction")
+"""Options whose value is a share, above 0 and at most 1."""
+
+
+def _out_of_range(name: str, value: str, row: Row) -> str | None:
+    """Why a value cannot be: a share above one, a word where a number stands."""
+    number = row.default is not None and _is_number(row.default) and row.takes == "value" and not row.choices
+    if name in SHARES and not (_is_number(value) and 0 < float(value) <= 1):
+        return "is a share: above 0, at most 1"
+    if number and not _is_number(value) and not value[:1].isdigit() and not value.startswith("$"):
+        return f"takes a number, such as {row.default}"
+    return None
 
 
 def _free_choice(name: str) -> bool:

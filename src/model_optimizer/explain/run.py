@@ -153,8 +153,21 @@ _SUBCOMMANDS = frozenset(("serve", "run", "install", "bench"))
 
 
 def _term(thing: str) -> Explanation | None:
-    found = glossary.by_name().get(glossary.plain(thing.rstrip("?")))
+    found = glossary.by_name().get(glossary.plain(thing.rstrip("?"))) or _within(thing)
     return _of_term(thing, found) if found else None
+
+
+def _within(thing: str) -> Term | None:
+    """The term that makes up at least half of a short question."""
+    if len(thing.split()) < 2:
+        return None
+    wanted = frozenset(claims.tokens(thing[:400]))
+    best: tuple[int, Term | None] = (0, None)
+    for name, term in glossary.by_name().items():
+        words = frozenset(claims.tokens(name))
+        if words and words <= wanted and 2 * len(words) >= len(wanted) and len(words) > best[0]:
+            best = (len(words), term)
+    return best[1]
 
 
 def _of_term(thing: str, term: Term) -> Explanation:
@@ -171,11 +184,19 @@ def _of_term(thing: str, term: Term) -> Explanation:
 
 def _claim(thing: str, least: float) -> Explanation | None:
     best = claims.search(thing)
-    if not best or best[0][1] < least:
+    named = [pair for pair in best if _is_name(thing) and thing.lower() in pair[0].said.lower()]
+    if not named and (not best or best[0][1] < least):
         return None
-    claim, score = best[0]
+    claim, score = (named or best)[0]
+    if not named and score < SURE and not _numbers(thing) <= _numbers(" ".join((claim.said, *claim.asked))):
+        return None
     near = [c.said for c, other in best[1:] if other >= max(claims.LEAST, score - 0.15)]
     return _of_claim(thing, claim, score, tuple(near[:2]))
+
+
+def _numbers(text_of: str) -> set[str]:
+    """Numbers that tell one question from another: versions, errors, sizes."""
+    return {word for word in claims.tokens(text_of) if word[0].isdigit() and len(word) > 2}
 
 
 def _of_claim(thing: str, claim: Claim, score: float, near: tuple[str, ...]) -> Explanation:
@@ -231,6 +252,8 @@ def unknown(thing: str) -> MoptError:
     searched = () if _is_name(thing) else claims.search(thing, most=2)
     best = [c.said for c, score in searched if score > 0.2]
     hints += [f"the nearest claim: {said}" for said in best]
+    if re.search(r"(?i)error|exception|failed|crash", thing):
+        hints.append("for a message of an error: mopt diagnose LOG, or - for standard input")
     if not hints:
         engines = ", ".join(names.TITLES[e] for e in flags.engines())
         hints = [f"known are flags, metrics and variables of {engines}, schemes, and common claims"]

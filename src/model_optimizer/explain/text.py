@@ -8,9 +8,9 @@ _ESCAPES = re.compile(
     r"\x1b\][^\x07\x1b]{0,4000}(?:\x07|\x1b\\)?|\x1b\[[0-?]{0,64}[ -/]{0,16}[@-~]?|\x1b[@-_]?"
 )
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]")
-_KINDS = "TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?"
+_KINDS = "TOKEN(?!S)|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?"
 _NAME = rf"[A-Za-z0-9_]{{0,40}}(?:{_KINDS})[A-Za-z0-9_]{{0,40}}"
-_ASSIGNED = re.compile(rf"(?i)\b({_NAME})(\s{{0,3}}[=:]\s{{0,3}})([\"']?)([^\s\"'$]{{3,500}})")
+_ASSIGNED = re.compile(rf"(?i)\b({_NAME})(\s{{0,3}}[=:]\s{{0,3}})([\"']?)((?!\d{{1,9}}\b)[^\s\"'$]{{3,500}})")
 _LAYER = re.compile(rf"(?im)^(\s{{0,20}}(?:ENV|ARG)\s{{1,9}}{_NAME}\s{{1,9}})([^\s$]{{3,500}})")
 _OPTION = re.compile(
     r"(?i)(--?(?:hf[-_]token|api[-_]key|token|password|secret)(?:=|\s{1,3}))([\"']?)([^\s\"'$-][^\s\"']{0,500})"

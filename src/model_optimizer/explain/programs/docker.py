@@ -101,7 +101,7 @@ def explain(words: list[str], question: Question) -> Explanation:
         *_of_gpus(run),
         *_of_image(run, image, question),
         *_of_memory(run),
-        *_of_ports(run),
+        *_of_ports(run, image),
         *_of_secrets(run),
     ]
     points += [
@@ -265,7 +265,7 @@ def is_parallel(command: list[str]) -> bool:
     return bool(found and int(found[1]) > 1)
 
 
-def _of_ports(run: Run) -> list[Point]:
+def _of_ports(run: Run, image: Image) -> list[Point]:
     found: list[Point] = []
     for value in run.values("-p", "--publish"):
         if re.fullmatch(r"(?:0\.0\.0\.0:)?\d+(?:-\d+)?:\d+(?:-\d+)?(?:/\w+)?|\d+", value):
@@ -281,7 +281,7 @@ def _of_ports(run: Run) -> list[Point]:
     if host_network:
         says = "the server listens on the host's own interfaces: add --host 127.0.0.1 to its options"
         found.append(Point(about="--network host", level="warn", says=says, source=GUIDE))
-    elif not run.has("-p", "--publish", "-P"):
+    elif image.repository == "vllm/vllm-openai" and not run.has("-p", "--publish", "-P"):
         says = "no port is published: nothing outside the container reaches the server"
         found.append(Point(about="-p", level="note", says=says, source=GUIDE))
     return found
