@@ -114,6 +114,9 @@ async def _measure(
         await asyncio.sleep(0)  # let the transports close
     _require_one(course.points, where.origin)
     measured = _measurement(job, course.points, found, started, where.origin)
+    if capacity is not None:  # levels that were tried to and fro
+        ordered = sorted(measured.points, key=lambda p: p.qps or p.concurrency or 0)
+        measured = replace(measured, points=tuple(ordered))
     swept = job.options.search == "sweep" or len(course.points) > 2
     return replace(measured, capacity=capacity, pareto=search.pareto(course.points) if swept else ())
 

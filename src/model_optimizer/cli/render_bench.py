@@ -5,6 +5,8 @@ from model_optimizer.core import LoadPoint, Measurement, Percentiles
 from model_optimizer.core.measurement import Part
 from model_optimizer.core.units import show_bytes, show_ms
 
+_FEW = 4  # levels whose windows are told one by one
+
 
 def measurement_text(found: Measurement) -> str:
     """Everything a person needs to judge the run; `--json` has the rest."""
@@ -95,10 +97,16 @@ def _facts(found: Measurement) -> list[tuple[str, str]]:
         facts += [(name, f"{n} x {kind}, {_example(point, kind)}") for kind, n in point.errors.items()]
         facts += [(name, note) for note in point.notes]
         if point.client.healthy is False:
-            facts.append((name, f"the client could not keep up: {point.client.because}"))
-        facts.append((name, f"window of {point.window_s:.3g} s, {point.window}"))
+            near = point.client.verdict == "marked"
+            how = "the client was near its limits" if near else "the client could not keep up"
+            facts.append((name, f"{how}: {point.client.because}"))
+        if len(found.points) <= _FEW:
+            facts.append((name, f"window of {point.window_s:.3g} s, {point.window}"))
         facts += [(name, text) for text in _trust(point)]
         facts += [(f"{name}, {part.name}", _part(part)) for part in point.parts]
+    if len(found.points) > _FEW:
+        spans = sorted(point.window_s for point in found.points)
+        facts.append(("windows", f"{spans[0]:.3g} to {spans[-1]:.3g} s, without warm-up and drain"))
     if found.pareto:
         facts.append(("*", "no other level has both more throughput and a lower median latency"))
     first = found.points[0]
