@@ -82,6 +82,7 @@ class TestTelemetry:
         found = json.loads(done.stdout)
         block = found["telemetry"]
         assert done.returncode == 0 and block["idle_power_w"] == 200
+        assert block["machine"].endswith("1 x NVIDIA Fake")
         (load,) = block["loads"]
         assert load["energy"]["source"] == "NVML energy counter"
         assert load["energy"]["power_w"] == pytest.approx(200, rel=0.05)

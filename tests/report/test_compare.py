@@ -154,6 +154,10 @@ class TestComparable:
         with pytest.raises(UsageError) as caught:
             compare([a], [b])
         assert caught.value.cause == ("they were measured on different machines",)
+        a, b = (replace(measured(), telemetry={"machine": f"{n} x H200"}) for n in (1, 2))
+        with pytest.raises(UsageError) as caught:
+            compare([a], [b])
+        assert caught.value.cause == ("machines differ: 1 x H200 and 2 x H200",)
 
     def test_the_name_of_a_folder_is_the_same_model(self) -> None:
         assert compare([measured()], [replace(measured(), model="/models/model")]).not_comparable == ()

@@ -12,6 +12,7 @@ import msgspec
 
 from model_optimizer.core import LoadPoint, Measurement
 from model_optimizer.system.telemetry import Event, Series, Timeline, Watch, What, gpu_energy
+from model_optimizer.system.telemetry.host import machine
 from model_optimizer.system.telemetry.nvml import slowed_by
 
 from . import timeline as joined
@@ -74,6 +75,7 @@ class Recording:
         self.seen = Seen()
         self._watch = Watch(what, on_fatal=self._stop)
         self._gpus = here and gpu_energy() is not None
+        self._machine = machine() if here else None
         self._entered = False
         self._ended_by: Event | None = None
 
@@ -92,7 +94,8 @@ class Recording:
 
     def complete(self, found: Measurement) -> Measurement:
         """The measurement with what was recorded."""
-        return watched(found, self._watch.timeline, self.seen, ended_by=self._ended_by)
+        done = watched(found, self._watch.timeline, self.seen, ended_by=self._ended_by)
+        return replace(done, telemetry={"machine": self._machine, **done.telemetry})
 
     def _stop(self, event: Event) -> None:
         if self._entered:

@@ -35,6 +35,9 @@ def _differing(a: Measurement, b: Measurement) -> Iterator[str]:
         yield f"models differ: {a.model} and {b.model}"
     if a.host_digest and b.host_digest and a.host_digest != b.host_digest:
         yield "they were measured on different machines"
+    one, other = a.telemetry.get("machine"), b.telemetry.get("machine")
+    if isinstance(one, str) and isinstance(other, str) and one != other:
+        yield f"machines differ: {one} and {other}"
     if a.made_by is None and b.made_by is None and a.api and b.api and a.api != b.api:
         yield f"interfaces differ: {a.api} and {b.api}"
     if a.made_by != b.made_by and {a.made_by, b.made_by} - {None, "vllm bench serve"}:

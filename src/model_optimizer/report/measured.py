@@ -98,6 +98,7 @@ def facts(found: Measurement) -> list[tuple[str, str]]:
         ("Model", found.model),
         ("Server", found.url),
         ("Interface", found.api),
+        ("Machine", machine if isinstance(machine := found.telemetry.get("machine"), str) else None),
         ("Measured", found.started),
         ("By", found.made_by),
         ("Load", _load(found)),

@@ -66,6 +66,9 @@ class FakeNvml(ModuleType):
     def nvmlDeviceGetHandleByIndex(self, index: int) -> FakeGpu:
         return self.gpus[index]
 
+    def nvmlDeviceGetName(self, gpu: FakeGpu) -> str:
+        return "NVIDIA Fake"
+
     def _value(self, gpu: FakeGpu, name: str) -> float:
         self.asked.append(name)
         if gpu.lost:

@@ -2,9 +2,37 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
+from .nvml import open_nvml
 from .timeline import Event
+
+
+def machine() -> str:
+    """This machine in a few words that do not change from run to run: processor, cores, memory, GPUs."""
+    import psutil
+
+    name = "unknown processor"
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith("model name"):
+                name = line.partition(":")[2].strip()
+                break
+    memory = round(psutil.virtual_memory().total / 2**30)
+    return ", ".join([f"{name}, {psutil.cpu_count()} cores, {memory} GiB", *_gpu_names()])
+
+
+def _gpu_names() -> list[str]:
+    nvml = open_nvml()
+    if nvml is None:
+        return []
+    names: list[str] = []
+    with suppress(nvml.NVMLError, AttributeError):
+        for index in range(nvml.nvmlDeviceGetCount()):
+            found = nvml.nvmlDeviceGetName(nvml.nvmlDeviceGetHandleByIndex(index))
+            names.append(found.decode() if isinstance(found, bytes) else str(found))
+    return [f"{names.count(name)} x {name}" for name in dict.fromkeys(names)]
 
 
 class HostLoad:
