@@ -168,6 +168,27 @@ def test_empty_and_worthless_measurements_have_a_page() -> None:
     assert "**Invalid: ecc" in measurement_markdown(bad, "x")
 
 
+def test_waits_by_length_of_prompts_are_told() -> None:
+    classes = [
+        {
+            "shortest": 10,
+            "longest": 99,
+            "requests": 50,
+            "wait_p50_ms": 1.0,
+            "wait_p90_ms": 2.0,
+            "overtaken": 0.5,
+        },
+        {"shortest": 100, "longest": 100, "requests": 50, "wait_p50_ms": 900.0, "overtaken": 12.0},
+    ]
+    queue = {"verdict": "starved", "because": f"prompts of 100 tokens wait {EVIL}", "classes": classes}
+    block = {"loads": [{"target": "concurrency 1", "queue": queue}]}
+    page = measurement_html(replace(measured(), telemetry=block), "x")
+    assert "10 to 99" in page and "900 ms / - / -" in page and "Starved: concurrency 1" in page
+    assert "<script" not in page
+    assert "## Who waited" in measurement_markdown(replace(measured(), telemetry=block), "x")
+    assert "Who waited" not in measurement_html(measured(), "x")
+
+
 def test_the_page_of_a_run_has_the_pictures_too() -> None:
     page = html(record())
     assert "Output tokens per second against latency" in page

@@ -7,6 +7,7 @@ from model_optimizer.core import LoadPoint, Measurement, units
 from .failures import failures
 from .figures import Named, events, figures, missing
 from .page import render
+from .waits import starved, waits
 from .words import clean, load_words, slo_words
 
 
@@ -20,6 +21,8 @@ def measurement_html(found: Measurement, name: str) -> str:
         rows=[cells(found, point) for point in found.points],
         figures=figures([Named(name=name, measurement=found)]),
         failures=failures(found),
+        waits=waits(found),
+        starved=starved(found),
         events=events(found),
         missing=missing(found),
         facts=facts(found),
@@ -41,6 +44,12 @@ def measurement_markdown(found: Measurement, name: str) -> str:
             *((f.load, f.kind, str(f.count), f.example) for f in rows),
         ]
         lines += [_markdown_table(table), ""]
+    waited = waits(found)
+    if waited:
+        head = ("load", "prompt tokens", "requests", "wait P50 / P90 / P99", "overtaken by")
+        table = [(w.load, w.prompts, w.requests, w.waits, w.overtaken) for w in waited]
+        lines += ["## Who waited", "", *(f"**Starved**: {clean(text)}\n" for text in starved(found))]
+        lines += [_markdown_table([head, *table]), ""]
     happened = events(found)
     if happened:
         lines += ["## What happened", "", *(f"- {time:.1f} s: {clean(text)}" for time, text in happened), ""]

@@ -15,6 +15,7 @@ LEFT, RIGHT, TOP, BOTTOM = 66.0, 12.0, 12.0, 40.0
 COLOURS = 6
 _DASHES = ("", "6 3", "2 3", "9 3 2 3", "1 4", "12 4")
 
+_LEAST = 1e-12  # smaller differences are none
 Show = Callable[[float], str]
 Point = tuple[float, float]
 
@@ -69,7 +70,7 @@ class Scale:
 def nice(low: float, high: float, most: int = 5) -> list[float]:
     """Round numbers within, at most `most` of them or so."""
     span = high - low
-    if not span > 0:
+    if not span > _LEAST:
         return [low]
     step = 10.0 ** math.floor(math.log10(span / most))
     step *= next(f for f in (1, 2, 5, 10, 20) if span / (step * f) <= most)
@@ -90,14 +91,14 @@ def scale(values: Sequence[float], axis: Axis, begin: float, end: float) -> Scal
     """Wide enough for all values, zero included unless the axis is logarithmic or begins elsewhere."""
     known = [v for v in values if math.isfinite(v)]
     if axis.log:
-        positive = [v for v in known if v > 0] or [1.0]
+        positive = [v for v in known if v > _LEAST] or [1.0]
         low, high = axis.begins or min(positive), axis.ends or max(positive)
         if high <= low:
             low, high = low / 1.5, low * 1.5
         return Scale(low=low / 1.05, high=high * 1.05, begin=begin, end=end, log=True)
     low = axis.begins if axis.begins is not None else min(0.0, min(known, default=0.0))
     high = axis.ends if axis.ends is not None else max(known, default=1.0)
-    if high <= low:
+    if high - low <= _LEAST:
         high = low + 1.0
     if axis.ends is None:
         high += 0.04 * (high - low)
