@@ -92,6 +92,28 @@ def test_bad_input_has_one_clear_outcome(words: tuple[str, ...], data: bytes, co
         assert done.stdout == b""
 
 
+def test_a_host_gives_gpu_and_driver(tmp_path: Path) -> None:
+    host = {"schema": "host/1", "driver_version": "535.104.05", "gpus": [{"name": "NVIDIA Nothing Known"}]}
+    (tmp_path / "host.json").write_text(json.dumps(host))
+    line = "docker run --gpus all -p 127.0.0.1:1:1 vllm/vllm-openai:v0.27.1 X"
+    done = mopt(line, "--host", str(tmp_path / "host.json"))
+    assert done.returncode == 0
+    assert b"this host has 535.104.05" in done.stdout.replace(b"\n         ", b" ")
+    host["gpus"] = [{"name": "NVIDIA GeForce RTX 4060 Laptop GPU"}]
+    (tmp_path / "host.json").write_text(json.dumps(host))
+    assert b"RTX 4060 Laptop" in mopt("fp8", "--host", str(tmp_path / "host.json")).stdout
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "closed"
+    path.write_text("vllm serve X")
+    path.chmod(0)
+    done = mopt(str(path))
+    if done.returncode != 0:  # root reads everything
+        assert done.returncode == 2
+        assert b"cannot be read" in done.stderr
+
+
 def test_an_error_as_json() -> None:
     done = mopt("--max-num-sqs", "--json")
     assert done.returncode == 1

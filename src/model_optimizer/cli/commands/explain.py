@@ -77,7 +77,7 @@ def _question(words: tuple[str, ...], gpu: str | None, engine: str | None, host_
 
         host = api.load_host(host_file)
         if gpu is None and host.gpus:
-            gpu = host.gpus[0].name
+            gpu = _known(host.gpus[0].name)
     return Question(
         thing=_thing(words),
         gpu=gpus.find(gpu) if gpu else None,
@@ -86,6 +86,16 @@ def _question(words: tuple[str, ...], gpu: str | None, engine: str | None, host_
         version=version,
         learned=_learned(),
     )
+
+
+def _known(name: str) -> str | None:
+    """The GPU of a host, when the facts have it: an unknown one takes nothing from the answer."""
+    from model_optimizer.facts import gpus
+
+    try:
+        return gpus.find(name).name
+    except UsageError:
+        return None
 
 
 def _learned():
@@ -118,8 +128,11 @@ def _thing(words: tuple[str, ...]) -> str:
     if len(words) == 1:
         path = Path(words[0])
         if len(words[0]) < 1000 and "\n" not in words[0] and "\0" not in words[0] and _is_file(path):
-            with path.open("rb") as file:
-                return _decoded(file.read(200_001), str(path))
+            try:
+                with path.open("rb") as file:
+                    return _decoded(file.read(200_001), str(path))
+            except OSError as error:
+                raise UsageError(f"`{path}` cannot be read", cause=(error.strerror or str(error),)) from error
         return words[0]
     quoted = any(" " in word for word in words)
     return shlex.join(words) if quoted else " ".join(words)
