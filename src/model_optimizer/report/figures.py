@@ -76,6 +76,7 @@ def _against_load(named: Sequence[Named]) -> list[Figure]:
             x, y = _load_axis(named, lines), _time_axis(lines)
             svg = plot(lines, x, y, title=f"{title} against load")
             note = "median and 99th percentile; a percentile that falls on a failed request is left out"
+            note += "; logarithmic scale" if y.log else ""
             made.append(Figure(title=f"{title} against load", note=note, svg=svg + legend(lines)))
     return made
 
@@ -153,6 +154,7 @@ def _distributions(one: Named, *, alone: bool) -> list[Figure]:
             dots = all(line.style == "dots" for line in lines)
             note = "the share of completed requests that took at most so long"
             note += "; only three percentiles are in the file" if dots else ""
+            note += "; logarithmic scale" if wide else ""
             made.append(Figure(title=whole, note=note, svg=plot(lines, x, y, title=whole) + legend(lines)))
     return made
 
