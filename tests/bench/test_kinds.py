@@ -61,6 +61,27 @@ class TestProcesses:
         assert found.interrupted
         assert found.points[0].completed > 0
 
+    @pytest.mark.parametrize(
+        ("work", "options"),
+        [
+            (
+                {"arrivals": "constant", "qps": 20.0, "ramp_to_qps": 60.0, "concurrency": None},
+                {"duration_s": 0.5},
+            ),
+            ({"turns": Lengths.fixed(2), "models": {"a": 1.0, "b": 1.0}}, {}),
+            ({"images": ("8x8",)}, {}),
+            ({"arrivals": "burst", "qps": float("inf"), "concurrency": None}, {}),
+        ],
+    )
+    def test_any_kind_of_load(self, work, options) -> None:
+        with FakeServer(QUICK) as server:
+            work = (
+                replace(WORK, **work) if "duration_s" not in options else replace(WORK, requests=None, **work)
+            )
+            (point,) = bench(server, work, processes=2, **options).points
+        assert (point.failed, point.client.processes) == (0, 2)
+        assert point.completed >= 8
+
     def test_a_process_that_ends_early_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(crew.sys, "executable", "/bin/true")
         with FakeServer(QUICK) as server, pytest.raises(HostError, match="ended early"):

@@ -104,16 +104,17 @@ def test_no_file(tmp_path: Path) -> None:
         load(tmp_path / "nowhere")
 
 
-def replayed(tmp_path: Path, text: str, **target):
-    options = BenchOptions(trace=str(written(tmp_path, text)), speed=20)
+def replayed(tmp_path: Path, text: str, processes: int = 1, **target):
+    options = BenchOptions(trace=str(written(tmp_path, text)), speed=20, processes=processes)
     with FakeServer(Behaviour(ttft_ms=0.5, tpot_ms=0.1)) as server:
         target = Target(url=server.url, **target)
         found = measure(target, Workload(), Slo(), progress=lambda *_: None, options=options)
         return found, server.records[1:]
 
 
-def test_a_replay_with_shared_blocks(tmp_path: Path) -> None:
-    found, records = replayed(tmp_path, MOONCAKE, vocab_size=1000)
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_replay_with_shared_blocks(tmp_path: Path, processes: int) -> None:
+    found, records = replayed(tmp_path, MOONCAKE, processes, vocab_size=1000)
     (point,) = found.points
     assert (point.completed, point.start) == (3, "scheduled")
     assert found.workload is not None and "Mooncake" in (found.workload.trace or "")
