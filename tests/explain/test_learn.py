@@ -12,27 +12,17 @@ from model_optimizer.facts import flags
 from model_optimizer.system import learned
 
 
-@pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A data folder of its own; the environments stay where they are."""
-    from model_optimizer.system import environments
-
-    monkeypatch.setenv("MOPT_ENVIRONMENTS", str(environments.folder()))
-    monkeypatch.setenv("MOPT_HOME", str(tmp_path))
-    return tmp_path
-
-
 def say_nothing(text: str, share: float | None) -> None:
     del text, share
 
 
-def test_a_table_is_kept_and_read_again(home: Path) -> None:
+def test_a_table_is_kept_and_read_again(mopt_home: Path) -> None:
     row = flags.Row(takes="value", default="7", help="the engine's words")
     table = flags.Table(
         engine="vllm", version="0.99.0", source=("x",), options={"--turtles": row}, learned=True
     )
     path = learned.write(table)
-    assert path == home / "learned" / "vllm-0.99.0.json"
+    assert path == mopt_home / "learned" / "vllm-0.99.0.json"
     assert learned.tables() == (table,)
 
 
@@ -40,9 +30,9 @@ def test_nothing_learned_is_no_error() -> None:
     assert learned.tables() == ()
 
 
-def test_a_broken_file_is_named(home: Path) -> None:
-    (home / "learned").mkdir()
-    (home / "learned" / "vllm-0.99.0.json").write_text(json.dumps({"schema": "table/1", "engine": 3}))
+def test_a_broken_file_is_named(mopt_home: Path) -> None:
+    (mopt_home / "learned").mkdir()
+    (mopt_home / "learned" / "vllm-0.99.0.json").write_text(json.dumps({"schema": "table/1", "engine": 3}))
     with pytest.raises(UsageError, match=r"vllm-0\.99\.0\.json"):
         learned.tables()
 
@@ -86,13 +76,9 @@ def test_differences_are_named() -> None:
 
 @pytest.mark.engine
 @pytest.mark.slow
-def test_the_installed_vllm_says_what_the_table_of_its_release_says() -> None:
+def test_the_installed_vllm_says_what_the_table_of_its_release_says(vllm_cpu_env_python: Path) -> None:
     """Two ways that share no code: its own parser, and our reading of its sources."""
-    from model_optimizer.system import environments
-
-    if not environments.state("vllm_cpu"):
-        pytest.skip("there is no environment `vllm_cpu`")
-    found = learn("vllm", progress=say_nothing)
+    found = learn("vllm", python=vllm_cpu_env_python, progress=say_nothing)
     assert found.compared == found.table.version
     assert found.architectures > 200
     assert set(found.differs) <= {"--enable-lora: default none, the table says false"}

@@ -166,6 +166,20 @@ def test_what_was_learned_is_used() -> None:
         ask("--turtles")
 
 
+def test_a_newer_release_that_was_learned_is_what_commands_are_for() -> None:
+    options = dict(flags.table("vllm").options) | {"--turtles": flags.Row(takes="value", also=("-T",))}
+    options.pop("--block-size")
+    new = flags.Table(engine="vllm", version="0.99.0", source=("installed",), options=options, learned=True)
+    found = explain(Question(thing="vllm serve X -T 3 --block-size 16", learned=(new,)))
+    assert (found.today, found.today_for) == (("vllm serve X --turtles 3",), "vLLM 0.99.0")
+    old = explain(
+        Question(thing="vllm serve X --block-size 16", learned=(new,), engine="vllm", version="0.33.0")
+    )
+    assert old.today_for == "vLLM 0.33.0"
+    gone = explain(Question(thing="--block-size", learned=(new,)))
+    assert any("gone" in point.says for point in gone.points)
+
+
 def test_what_an_upgrade_changes() -> None:
     found = changes("vllm", "0.10", "0.25")
     assert (found.before, found.after) == ("0.10.2", "0.25.1")

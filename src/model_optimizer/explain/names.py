@@ -81,6 +81,21 @@ def explain(word: str, section: Section, question: Question) -> Explanation | No
     )
 
 
+def table_of(question: Question, engine: str) -> Table:
+    """The table that an answer is for: of the release asked about, else of the newest, shipped or learned.
+
+    What was read from an installed engine wins over what ships for the same release. UsageError for a release
+    older than every table.
+    """
+    wanted = question.version_of(engine)
+    shipped = flags.table(engine, wanted)
+    own = [table for table in question.learned if table.engine == engine]
+    if wanted is not None:
+        return next((table for table in own if key(table.version) == key(wanted)), shipped)
+    newer = [table for table in own if key(table.version) > key(shipped.version)]
+    return max(newer, key=lambda table: key(table.version), default=shipped)
+
+
 def _find(word: str, section: Section, engine: str, question: Question) -> str | None:
     name = flags.find(word, section, engine)
     if name is None:
@@ -150,8 +165,8 @@ def _stretch(engine: str, since: str, until: str | None, row: flags.Row) -> Stre
 
 def state(engine: str, name: str, section: Section, question: Question) -> Iterator[Point]:
     """Whether the release that is asked about, or the newest, still has a name, and what to take instead."""
-    version = question.version_of(engine) or flags.versions(engine)[-1]
-    table = flags.table(engine, version)
+    table = table_of(question, engine)
+    version = question.version_of(engine) or table.version
     rows = table.section(section)
     title = f"{TITLES[engine]} {version}"
     if name in rows:

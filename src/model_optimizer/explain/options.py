@@ -107,6 +107,9 @@ def _known(written: str, engine: str, today: Table) -> tuple[str | None, Row | N
     found = today.option(written)
     if found is not None:
         return found
+    plain = next((name for name in flags.spellings(written) if name in today.options), None)
+    if plain is not None:
+        return plain, today.options[plain]
     name = flags.find(written, "options", engine)
     if (
         name is None

@@ -1,9 +1,8 @@
 """SGLang's server."""
 
 from model_optimizer.core.explanation import Explanation, Point
-from model_optimizer.explain import options, text
+from model_optimizer.explain import names, options, text
 from model_optimizer.explain.question import Question
-from model_optimizer.facts import flags
 
 TITLE = "SGLang server"
 MODULE = "sglang.launch_server"
@@ -17,7 +16,7 @@ def explain(words: list[str], question: Question) -> Explanation:
     """The command with the options of the release, and a remark about each that needs one."""
     at = words.index(MODULE) + 1 if MODULE in words else 2
     head, rest = words[:at], words[at:]
-    table = flags.table("sglang", question.version_of("sglang"))
+    table = names.table_of(question, "sglang")
     given, free = options.read(rest, "sglang", table)
     result = options.translate(given, "sglang", table, question)
     points = list(result.points)

@@ -1,9 +1,8 @@
 """vLLM's server, in every form in which it was ever started."""
 
 from model_optimizer.core.explanation import Explanation, Point
-from model_optimizer.explain import environment, machine, options, text
+from model_optimizer.explain import environment, machine, names, options, text
 from model_optimizer.explain.question import Question
-from model_optimizer.facts import flags
 from model_optimizer.facts import vllm as facts
 
 TITLE = "vLLM server"
@@ -21,7 +20,7 @@ def matches(words: list[str]) -> bool:
 def explain(words: list[str], question: Question) -> Explanation:
     """The command as `vllm serve MODEL ...` of the release, and a remark about each option that needs one."""
     form, rest = _form(words)
-    table = flags.table("vllm", question.version_of("vllm"))
+    table = names.table_of(question, "vllm")
     if form in SUBCOMMANDS and form != "serve":
         return Explanation(
             asked=text.masked(text.line(words)),

@@ -84,7 +84,9 @@ class Table:
         for name in spellings(word.partition(".")[0]):
             if name in self.options:
                 return name, self.options[name]
-        other = _also(self.engine).get(word) if not self.learned else None
+        other = _also(self.engine).get(word)
+        if self.learned:
+            other = next((name for name, row in self.options.items() if word in row.also), None)
         if other is not None and other in self.options:
             return other, self.options[other]
         if (
