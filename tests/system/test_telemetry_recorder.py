@@ -316,6 +316,25 @@ class TestWatch:
             pass
         assert watch.timeline.missing == {"gpu": "not available: no NVIDIA driver answers"}
 
+    def test_a_recording_process_that_cannot_start_costs_the_telemetry_alone(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(sys, "executable", "/bin/false")
+        with telemetry.Watch(telemetry.What()) as watch:
+            pass
+        assert "wrote nothing" in watch.timeline.missing["telemetry"]
+
+    def test_one_that_hangs_is_given_up(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "pynvml.py").write_text("import time\ntime.sleep(60)\n")
+        monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+        monkeypatch.setattr(telemetry.watch, "_BEGIN_S", 0.5)
+        monkeypatch.setattr(telemetry.watch, "_END_S", 0.5)
+        begin = time.monotonic()
+        with telemetry.Watch(telemetry.What()) as watch:
+            pass
+        assert time.monotonic() - begin < 20
+        assert watch.timeline.series == {}
+
 
 def test_the_shim_is_json(tmp_path: Path) -> None:
     text = (shim(tmp_path, [FakeGpu()]) / "pynvml.py").read_text()

@@ -5,6 +5,7 @@ standard input does, and so never outlives us.
 """
 
 import os
+import select
 import subprocess
 import sys
 import tempfile
@@ -22,6 +23,7 @@ from . import timeline
 from .recorder import Recorder, Source
 from .timeline import Event, Timeline
 
+_BEGIN_S = 10.0
 _END_S = 10.0
 
 
@@ -133,9 +135,10 @@ class Watch:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
         assert self._child.stdout is not None
-        ready = self._child.stdout.readline()  # sources are open, the first samples follow at once
-        self._reader = threading.Thread(target=self._listen, name="telemetry", daemon=True)
-        if ready:
+        # A driver that hangs must not hang the measurement: it then goes on without telemetry.
+        ready, _, _ = select.select([self._child.stdout], [], [], _BEGIN_S)
+        if ready and self._child.stdout.readline():
+            self._reader = threading.Thread(target=self._listen, name="telemetry", daemon=True)
             self._reader.start()
         return self
 
@@ -153,14 +156,15 @@ class Watch:
         except subprocess.TimeoutExpired:
             child.kill()
             child.wait()
-        if self._reader is not None and self._reader.ident is not None:
+        if self._reader is not None:
             self._reader.join(_END_S)
         if child.stdout is not None:
             child.stdout.close()
         try:
             self._found = timeline.load(self._file())
         except OSError as problem:
-            self._found = Timeline(missing={"telemetry": f"not available: {problem}"})
+            why = f"not available: the recording process wrote nothing ({problem.strerror})"
+            self._found = Timeline(missing={"telemetry": why})
         folder.cleanup()
         self._child = None
 
