@@ -26,6 +26,7 @@ POOLING = {
 BY_ARCHITECTURE: dict[str, Task] = {
     "ForSequenceClassification": "rerank",
     "ForImageClassification": "vision",
+    "ForSegmentation": "vision",
     "ForCausalLM": "generate",
     "LMHeadModel": "generate",
     "ForConditionalGeneration": "generate",
