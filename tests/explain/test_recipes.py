@@ -7,6 +7,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from model_optimizer.cli.render_explain import explanation_text
+from model_optimizer.core import MoptError
 from model_optimizer.explain import options
 from model_optimizer.facts import flags
 
@@ -198,6 +199,26 @@ def test_variables_before_a_command() -> None:
     assert "VLLM_NO_SUCH_THING" in said(unknown, "wrong")
     old = ask("VLLM_USE_V1=0 vllm serve X", engine="vllm==0.10.0")
     assert old.today == ("VLLM_USE_V1=0 vllm serve X",)
+
+
+def test_options_that_became_one() -> None:
+    found = ask("vllm serve X --speculative-model d --num-speculative-tokens 5")
+    assert found.today == (
+        """vllm serve X --speculative-config '{"model":"d","num_speculative_tokens":5}'""",
+    )
+
+
+def test_home_and_variables_stay_what_they_are() -> None:
+    found = ask(
+        "docker run --gpus all -v ~/.cache:/c -v $HOME/m:/m -p 127.0.0.1:1:1 vllm/vllm-openai:v0.33.0 /m"
+    )
+    assert " -v ~/.cache:/c " in found.today[0]
+    assert ' -v "$HOME/m:/m" ' in found.today[0]
+
+
+def test_the_options_of_another_program_are_not_taken_for_ours() -> None:
+    with pytest.raises(MoptError):
+        ask("polygraphy run m.onnx --trt --fp16")
 
 
 def test_a_script_is_explained_line_by_line() -> None:

@@ -128,7 +128,7 @@ def test_an_option_has_many_spellings(word: str, name: str | None) -> None:
 
 @pytest.mark.parametrize("engine", flags.engines())
 def test_what_has_a_meaning_has_a_row(engine: str) -> None:
-    older = {"--worker-use-ray", "--engine-use-ray"}
+    older = {"--worker-use-ray", "--engine-use-ray", "--speculative-model", "--num-speculative-tokens"}
     for name in set(flags.meanings(engine)) - older:
         section: flags.Section = (
             "options" if name.startswith("-") else "metrics" if ":" in name else "variables"

@@ -218,7 +218,8 @@ def _loose(thing: str, question: Question) -> Explanation | None:
     words = [w.strip("?.,`'\"") for w in thing.split()]
     if len(words) > 12:
         return None
-    for word in words:
+    alone = sum(word.startswith("-") for word in words) == 1
+    for word in words if alone else []:
         if word.startswith("--") and (found := names.explain(word, "options", question)):
             return found
     for word in words if len(words) <= 4 else []:

@@ -102,8 +102,13 @@ def variables(command: str) -> list[tuple[str, str]]:
 
 
 def line(command: list[str] | tuple[str, ...]) -> str:
-    """Words as one shell line, quoted where needed."""
-    return " ".join(
-        word if re.fullmatch(r"[\w@%+=:,./<>{}-]+", word) and "{" not in word else shlex.quote(word)
-        for word in command
+    """Words as one shell line, quoted where needed; `~` and variables stay what they are."""
+    return " ".join(map(_quoted, command))
+
+
+def _quoted(word: str) -> str:
+    if re.fullmatch(r"[\w@%+=:,./<>~-]+", word):
+        return word
+    return (
+        f'"{word}"' if re.fullmatch(r"[\w@%+=:,./~${} -]*\$[\w@%+=:,./~${} -]*", word) else shlex.quote(word)
     )

@@ -106,7 +106,7 @@ def explain(words: list[str], question: Question) -> Explanation:
     ]
     points += [
         *of_command(run, image),
-        *(p for p in (inside.points if inside else ()) if p.about != "--host"),
+        *(p for p in (inside.points if inside else ()) if p.about not in _elsewhere(image)),
     ]
     return Explanation(
         asked=text.masked(text.line(words)),
@@ -345,6 +345,13 @@ def _inside(run: Run, image: Image, question: Question) -> Explanation | None:
         variables=tuple(v for v in _variables(run) if _is_gone("=".join(v), image)),
     )
     return vllm.explain(_without_gpus(inner), asked)
+
+
+def _elsewhere(image: Image) -> tuple[str, ...]:
+    """Remarks about a plain server that do not hold inside a container: its ports are published by hand, and
+    old images take the model as an option."""
+    old = image.vllm is not None and key(image.vllm) < key(ENTRYPOINT_FROM)
+    return ("--host", "--model") if old else ("--host",)
 
 
 def _without_gpus(words: list[str]) -> list[str]:

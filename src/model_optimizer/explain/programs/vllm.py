@@ -1,5 +1,7 @@
 """vLLM's server, in every form in which it was ever started."""
 
+import json
+
 from model_optimizer.core.explanation import Explanation, Point
 from model_optimizer.explain import environment, machine, names, options, text
 from model_optimizer.explain.question import Question
@@ -8,6 +10,7 @@ from model_optimizer.facts import vllm as facts
 TITLE = "vLLM server"
 MODULES = ("vllm.entrypoints.openai.api_server", "vllm.entrypoints.api_server", "vllm.entrypoints.cli.main")
 SUBCOMMANDS = ("serve", "chat", "complete", "bench", "run-batch", "collect-env", "launch")
+SPECULATIVE = {"--speculative-model": "model", "--num-speculative-tokens": "num_speculative_tokens"}
 SOURCE = "vllm 0.33.0, entrypoints/cli/main.py and entrypoints/openai/api_server.py"
 
 
@@ -33,6 +36,7 @@ def explain(words: list[str], question: Question) -> Explanation:
     result = options.translate(given, "vllm", table, question)
     kept, added, remarks = environment.translate(question.variables, "vllm", table)
     points = [*_of_form(form, words), *_of_model(result, free), *remarks]
+    added += _speculative(result)
     command = [*kept, "vllm", "serve", *_model(result, free), *_without_model(result.words), *added]
     points += [*result.points, *_of_whole(result, question)]
     return Explanation(
@@ -102,6 +106,15 @@ def _of_model(result: options.Translation, free: list[str]) -> list[Point]:
         says = f"vllm serve takes one model: `{' '.join(free[1:])[:80]}` is one word too many"
         found.append(Point(about=free[1][:40], level="wrong", says=says))
     return found
+
+
+def _speculative(result: options.Translation) -> list[str]:
+    """The options of old releases for speculative decoding, as the one of today."""
+    given = {new: result.given[old].value for old, new in SPECULATIVE.items() if old in result.given}
+    if not given.get("model"):
+        return []
+    values = {k: int(v) if v and v.isdigit() else v for k, v in given.items()}
+    return ["--speculative-config", json.dumps(values, separators=(",", ":"))]
 
 
 def _without_model(words: list[str]) -> list[str]:
