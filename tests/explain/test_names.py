@@ -139,6 +139,14 @@ def test_a_scheme_on_a_gpu(scheme: str, gpu: str, level: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("scheme", "share"), [("nvfp4", "0.28"), ("awq_int4", "0.26"), ("fp8", "0.50"), ("bf16", "1.00")]
+)
+def test_how_small_a_scheme_is(scheme: str, share: str) -> None:
+    """4 bits and an 8-bit scale for 16 weights are 4.5 bits of 16."""
+    assert f"about {share} of the bytes" in ask(scheme).means[0]
+
+
+@pytest.mark.parametrize(
     ("thing", "near"),
     [
         ("--max-num-sqs", "--max-num-seqs"),

@@ -53,7 +53,8 @@ def _scheme(scheme: Scheme, question: Question) -> Explanation:
         points += _on_gpu(scheme, question)
     elif fact:
         points += machine.of_format(fact, question, about=scheme.name)
-    share = (scheme.weight_bits + (32 / scheme.group_size if scheme.group_size else 0)) / 16
+    scale_bits = 8 if scheme.weight_number == "fp4" else 16
+    share = (scheme.weight_bits + (scale_bits / scheme.group_size if scheme.group_size else 0)) / 16
     means = (
         f"Weights in {scheme.weight_bits} bits, activations in {scheme.activation_bits}: about "
         f"{share:.2f} of the bytes of a 16-bit checkpoint for the layers that it covers"
