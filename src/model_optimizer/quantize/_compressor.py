@@ -83,7 +83,7 @@ def needs(drive: Drive, model: ModelSpec, scheme: Scheme, choices: Choices) -> N
     hessians = 4 * max(model.hidden_size, model.intermediate_size) ** 2 * 3
     copies = COPIES + (EXPERTS_APART if model.experts else 0)
     return Needs(
-        disk_bytes=artifact,
+        disk_bytes=artifact + stored,  # finished layers lie beside until the end
         memory_bytes=IMPORTS_BYTES + round(copies * stored) + data + hessians,
         artifact_bytes=artifact,
     )

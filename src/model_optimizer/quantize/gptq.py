@@ -28,6 +28,7 @@ DRIVE = _compressor.Drive(
     worker="quantize_calibrated",
     request=_request,
     format="compressed_tensors",
+    resumes=True,
 )
 DEFAULT = Choices()
 

@@ -1,10 +1,11 @@
 """Quantize a checkpoint with calibration data, by llm-compressor's `oneshot`.
 
 Request: {source, out, scheme, task, method, preset, group_size, symmetric, exclude, calibration,
-search_steps, kv}. `method` is awq, gptq, smoothquant (SmoothQuant, then GPTQ) or static (ranges of
+search_steps, kv, work}. `method` is awq, gptq, smoothquant (SmoothQuant, then GPTQ) or static (ranges of
 activations, and with `kv` those of the KV cache), `preset` a scheme of compressed-tensors; _quantize_data.py
 says what `calibration` is.
 
+Finished layers lie in the folder `work` until the end, so that a job that was killed goes on behind the last.
 Works on a GPU when torch sees one, layer by layer, else on the CPU. Result: {versions, notes, weights}.
 """
 
@@ -13,8 +14,6 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ sys.path.append(str(Path(__file__).resolve().parent))
 from _checkpoint import require_loaded
 from _contract import blame, fail, main, progress
 from _quantize_data import Calibration, read_calibration
+from _quantize_parts import in_parts
 from _quantize_source import Source, copy_beside, ignored, parameters, read_source, reasons, write_about
 
 PACKAGES = ("llmcompressor", "compressed-tensors", "torch", "transformers")
@@ -123,7 +123,7 @@ def compress(model: Any, source: Source, request: dict[str, Any], data: Calibrat
     rows = [_row(ids) for ids in data.ids]
     loader = DataLoader(rows, batch_size=None, shuffle=False)  # type: ignore[arg-type]
     try:
-        with layers_told():
+        with in_parts(model, Path(request["work"])):
             oneshot(
                 model=model,
                 recipe=recipe(source, request),
@@ -186,39 +186,6 @@ def scheme(source: Source, request: dict[str, Any]) -> Any:
     if request.get("symmetric") is not None:
         found.weights.symmetric = bool(request["symmetric"])
     return found
-
-
-@contextmanager
-def layers_told() -> Generator[None]:
-    """Say which layer of how many is being worked on."""
-    from llmcompressor.core import LifecycleCallbacks
-    from llmcompressor.pipelines.sequential import pipeline
-
-    trace, end = pipeline.trace_subgraphs, LifecycleCallbacks.sequential_epoch_end
-    count, done = 0, 0
-
-    def traced(*arguments: Any, **named: Any) -> Any:
-        nonlocal count
-        found = trace(*arguments, **named)
-        count = len(found)
-        progress(f"calibrating part 1 of {count}", 0.05)
-        return found
-
-    def ended(*arguments: Any, **named: Any) -> Any:
-        nonlocal done
-        answer = end(*arguments, **named)
-        done += 1
-        if done < count:
-            progress(f"calibrating part {done + 1} of {count}", 0.05 + 0.9 * done / count)
-        return answer
-
-    pipeline.trace_subgraphs = traced
-    LifecycleCallbacks.sequential_epoch_end = ended  # type: ignore[method-assign]
-    try:
-        yield
-    finally:
-        pipeline.trace_subgraphs = trace
-        LifecycleCallbacks.sequential_epoch_end = end  # type: ignore[method-assign]
 
 
 def settle(out: Path, source: Source) -> None:

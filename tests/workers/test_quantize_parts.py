@@ -1,0 +1,63 @@
+"""A calibration that was killed goes on behind the last finished layer, and ends as if nothing had happened."""
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import model_optimizer.workers as workers
+
+pytestmark = [pytest.mark.engine, pytest.mark.slow]
+
+WORKERS = Path(workers.__file__).parent
+TINY = Path(__file__).parents[2] / "examples/models/tiny-qwen3"
+PARTS = 7
+"""Six layers and the end."""
+
+
+def run(python: Path, place: Path, work: Path, asked: dict[str, Any]) -> tuple[dict[str, Any], str]:
+    (place / "out").mkdir(parents=True)
+    request = {
+        "source": str(TINY), "out": str(place / "out"), "work": str(work), "scheme": "s", "task": "generate",
+        "search_steps": 3, "calibration": {"samples": None, "count": 4, "length": 64}, **asked,
+    }  # fmt: skip
+    (place / "request.json").write_text(json.dumps(request))
+    done = subprocess.run(
+        [python, "-P", WORKERS / "quantize_calibrated.py", place / "request.json", place / "result.json"],
+        capture_output=True, text=True, timeout=400, check=False,
+    )  # fmt: skip
+    return json.loads((place / "result.json").read_text()), done.stderr
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"method": "gptq", "preset": "W4A16", "group_size": 128, "symmetric": True},
+        {"method": "awq", "preset": "W4A16", "group_size": 128, "symmetric": False},
+        {"method": "smoothquant", "preset": "W8A8", "group_size": 0},
+        {"method": "static", "preset": "FP8", "group_size": 0, "kv": True},
+        {"method": "static", "preset": "NVFP4", "group_size": 16},
+    ],
+    ids=lambda asked: f"{asked['method']}-{asked['preset']}",
+)
+@pytest.mark.parametrize("finished", [3])
+def test_it_ends_as_if_it_had_not_been_killed(
+    llm_compressor_env_python: Path, tmp_path: Path, asked: dict[str, Any], finished: int
+) -> None:
+    work = tmp_path / "work"
+    result, _ = run(llm_compressor_env_python, tmp_path / "whole", work, asked)
+    assert "error" not in result, result
+    kept = sorted(work.iterdir())
+    assert [path.name for path in kept] == [f"part-{n:05d}.safetensors" for n in range(PARTS)]
+    for path in kept[finished:]:
+        path.unlink()  # as a kill in the next part leaves it
+
+    result, said = run(llm_compressor_env_python, tmp_path / "again", work, asked)
+    assert "error" not in result, result
+    assert f"{finished} of {PARTS} parts were finished before" in said
+    assert f"calibrating part {finished + 1} of {PARTS}" in said
+    for name in ("model.safetensors", "config.json"):
+        one, two = (tmp_path / run / "out" / name for run in ("whole", "again"))
+        assert one.read_bytes() == two.read_bytes(), name
