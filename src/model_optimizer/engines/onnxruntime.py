@@ -8,9 +8,10 @@ from . import _litserve
 
 TITLE = "ONNX Runtime"
 READS = {
-    "onnx": frozenset({"fp32", "fp16", "int8", "int8_weight", "int4_rtn"}),
     "onnx_genai": frozenset({"fp32", "int8_weight", "int4_rtn"}),
+    "onnx": frozenset({"fp32", "fp16", "int8", "int8_weight", "int4_rtn"}),
 }
+"""The better one first: a language model is exported as a plain graph too, which nobody would serve."""
 TASKS = frozenset({"generate", "embed"})
 FORMATS = {"generate": "onnx_genai", "embed": "onnx"}
 """The format of each task: a plain graph has no KV cache, so nobody would want to be answered by one."""

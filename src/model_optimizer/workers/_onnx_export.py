@@ -1,4 +1,6 @@
-"""What every export ends with: only metadata that names modules, weights beside the graph, names that are unique."""
+"""What every export ends with: only metadata that names modules, weights beside the graph, names that are
+unique.
+"""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence

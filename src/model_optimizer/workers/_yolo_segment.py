@@ -1,11 +1,13 @@
 """YOLOv8 with masks, as FastSAM uses it: layers are numbered and named as in published weights.
 
-config.json: {"model_type": "yolo_seg", "architectures": ["YoloForSegmentation"], "num_labels": 1, "image_size": 640,
-"widths": [16, 32, 64, 128, 256], "depths": [1, 2, 2, 1], "masks": 32, "prototypes": 64, "bins": 16}. The numbers are
-those of the nano size; larger ones are wider and deeper. model.safetensors holds the state under `model.N. ...`.
+config.json: {"model_type": "yolo_seg", "architectures": ["YoloForSegmentation"], "num_labels": 1,
+"image_size": 640, "widths": [16, 32, 64, 128, 256], "depths": [1, 2, 2, 1], "masks": 32, "prototypes": 64,
+"bins": 16}. The numbers are those of the nano size; larger ones are wider and deeper. model.safetensors holds
+the state under `model.N. ...`.
 
-Answer of the network: `detections` [b, 4 + labels + masks, places], boxes as centre and size in pixels and scores
-after the sigmoid, and `prototypes` [b, masks, h/4, w/4]; a mask is the sigmoid of coefficients x prototypes.
+Answer of the network: `detections` [b, 4 + labels + masks, places], boxes as centre and size in pixels and
+scores after the sigmoid, and `prototypes` [b, masks, h/4, w/4]; a mask is the sigmoid of coefficients x
+prototypes.
 """
 
 from typing import Any
@@ -87,7 +89,9 @@ class DFL(nn.Module):
 
     def forward(self, x: Any) -> Any:
         batch, _channels, places = x.shape
-        return self.conv(x.view(batch, 4, self.bins, places).transpose(2, 1).softmax(1)).view(batch, 4, places)
+        return self.conv(x.view(batch, 4, self.bins, places).transpose(2, 1).softmax(1)).view(
+            batch, 4, places
+        )
 
 
 class Segment(nn.Module):
@@ -115,7 +119,8 @@ class Segment(nn.Module):
 
 def _branches(widths: tuple[int, ...], inner: int, out: int) -> nn.ModuleList:
     return nn.ModuleList(
-        nn.Sequential(Conv(into, inner, 3), Conv(inner, inner, 3), nn.Conv2d(inner, out, 1)) for into in widths
+        nn.Sequential(Conv(into, inner, 3), Conv(inner, inner, 3), nn.Conv2d(inner, out, 1))
+        for into in widths
     )
 
 

@@ -1,8 +1,8 @@
 """Export a model of images to ONNX: a classifier of transformers, or YOLOv8 with masks, of free image size.
 
-Request: {source, out, opset}. `out` gets model.onnx, model.onnx.data, config.json and mopt.json. Every answer of the
-graph, at batch sizes and image sizes other than the example's, is compared with PyTorch's.
-Result: {versions, notes, parity}.
+Request: {source, out, opset}. `out` gets model.onnx, model.onnx.data, config.json and mopt.json. Every answer
+of the graph, at batch sizes and image sizes other than the example's, is compared with PyTorch's. Result:
+{versions, notes, parity}.
 """
 
 import gc
@@ -61,7 +61,9 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
                 fail(
                     "export-differs",
                     "the exported graph does not compute what the model computes",
-                    [f"`{name}` of {list(feed[INPUT].shape)}: {found:.2g} of the largest, {TOLERANCE:g} is allowed"],
+                    [
+                        f"`{name}` of {list(feed[INPUT].shape)}: {found:.2g} of the largest, {TOLERANCE:g} is allowed"
+                    ],
                     ["the model may need a newer PyTorch to be exported; please report it"],
                 )
     del model

@@ -395,7 +395,8 @@ def explain(trt: Any, log: Any, request: Mapping[str, Any]) -> None:
         "build-failed",
         f"{TITLES[request['flavour']]} {trt.__version__} built no engine",
         said[-6:] or ["the builder said nothing more"],
-        [hint for words, hint in hints.items() if words in text] or ["`mopt diagnose` on these words may know more"],
+        [hint for words, hint in hints.items() if words in text]
+        or ["`mopt diagnose` on these words may know more"],
     )
 
 
