@@ -66,7 +66,6 @@ class Drive:
     request: Callable[[Scheme, Choices], Mapping[str, Any]]
     format: str
     calibrated: bool = True
-    resumes: bool = False
 
 
 def needs(drive: Drive, model: ModelSpec, scheme: Scheme, choices: Choices) -> Needs:
@@ -142,8 +141,7 @@ def make(
     if drive.calibrated:
         asked["calibration"] = choices.calibration.request()
     work = out.with_name(f".{out.name}.{WORK}-{_key(drive, source, scheme, asked)}")
-    if drive.resumes:
-        asked["work"] = str(work)
+    asked["work"] = str(work)
     _remove_other_work(out, work)
     job = WorkerJob(
         tool=drive.tool,

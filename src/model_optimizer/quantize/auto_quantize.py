@@ -30,7 +30,6 @@ DRIVE = _compressor.Drive(
     worker="quantize_mixed",
     request=_request,
     format="modelopt",
-    resumes=True,
 )
 DEFAULT = Choices()
 

@@ -47,7 +47,6 @@ DRIVE = _compressor.Drive(
     request=_request,
     format="compressed_tensors",
     calibrated=False,
-    resumes=True,
 )
 DEFAULT = Choices()
 

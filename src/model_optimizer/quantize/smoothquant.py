@@ -31,7 +31,6 @@ DRIVE = _compressor.Drive(
     worker="quantize_calibrated",
     request=_request,
     format="compressed_tensors",
-    resumes=True,
 )
 DEFAULT = Choices()
 

@@ -64,8 +64,8 @@ def COMMAND(
     on the engine or GPU that you name, is refused then. The head, routers of experts and tables keep their
     precision, and the reason is printed. Some schemes look at calibration texts: take your own.
 
-    A job that was interrupted or killed goes on behind the last finished layer or file of weights when the same
-    command is given again.
+    A job that was interrupted or killed goes on behind the last finished layer or file of weights when the
+    same command is given again.
     """
     from model_optimizer import api
     from model_optimizer.quantize.run import Asked, Target, Wanted
