@@ -311,7 +311,8 @@ def plan_quantization(
     spec = models.read(model)
     source = models.checkpoint_artifact(spec)
     engine = (asked.target.engine or "").partition("==")[0] or None
-    formats = _formats(to or engine, dict(kit.tools))
+    made = {tool.WRITES[name] for tool in kit.tools.values() if name in tool.WRITES}
+    formats = _formats(to or engine, dict(kit.tools)) if to or engine or not made else tuple(sorted(made))
     order = Order(model=spec, source=source, scheme=name, formats=formats)
     return room.prepare(order, asked, kit, probe())
 

@@ -21,7 +21,7 @@ CONFIG = {
 }  # fmt: skip
 
 
-AWQ = "no tool makes `bert` in `awq_int4` as compressed_tensors or modelopt or onnx or onnx_genai"
+AWQ = "no tool makes `bert` in `awq_int4` as compressed_tensors"
 
 
 @pytest.fixture

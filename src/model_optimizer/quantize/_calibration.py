@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from model_optimizer.core import HostError, ModelSpec, Scheme, UsageError
 from model_optimizer.core.units import show_bytes
@@ -38,7 +38,7 @@ SYNTAX = (
     "with blank lines between them"
 )
 
-Sample = Mapping[str, Any]
+Sample = Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Calibration:
     def tokens(self) -> int:
         return self.count * self.length
 
-    def request(self) -> dict[str, Any]:
+    def request(self) -> Mapping[str, object]:
         """What a worker is handed."""
         return {
             "count": self.count,
@@ -188,23 +188,24 @@ def _json_lines(text: str, path: Path) -> Iterator[Sample]:
             found: object = json.loads(line)
         except ValueError as error:
             raise _unread(path, number, f"not JSON: {error}") from error
-        made = _sample(cast("dict[str, Any]", found)) if isinstance(found, dict) else None
+        made = _sample(cast("Mapping[str, object]", found)) if isinstance(found, dict) else None
         if made is None:
             raise _unread(path, number, "neither text, messages nor prompt is in it")
         yield made
 
 
-def _sample(row: dict[str, Any]) -> Sample | None:
+def _sample(row: Mapping[str, object]) -> Sample | None:
     """Text, or messages of role and content."""
     body = row.get("body")
     if isinstance(body, dict):  # a line of a batch file: the request is inside
-        return _sample(cast("dict[str, Any]", body))
+        return _sample(cast("Mapping[str, object]", body))
     messages = row.get("messages")
     if isinstance(messages, list):
         turns = [_turn(turn) for turn in cast("list[object]", messages)]
         return {"messages": turns} if turns and all(turns) else None
-    if isinstance(row.get("text"), str):
-        return {"text": row["text"]} if row["text"].strip() else None
+    text = row.get("text")
+    if isinstance(text, str):
+        return {"text": text} if text.strip() else None
     prompt = row.get("prompt")
     answer = row.get("completion", row.get("response", ""))
     if isinstance(prompt, str) and prompt.strip():
