@@ -90,7 +90,7 @@ def require_holds(profiles: Sequence[Profile], lengths: Lengths | None, batch: i
         if size is not None and largest is not None and size > largest:
             what = "tokens" if name == "sequence" else "requests at once"
             raise UsageError(
-                f"the profile cannot hold the load: {size:,} {what} are asked for, {name} ends at {largest:,}",
+                f"the profile cannot hold the load: {size:,} {what} are asked, {name} ends at {largest:,}",
                 hint=(f"raise the last number of {name} to {size} or more",),
                 reference="profile",
             )
@@ -116,8 +116,8 @@ def _lengths(lengths: Lengths, longest: int | None) -> list[tuple[Axis, str]]:
     return [
         (
             (1, middle, middle),
-            f"half of the requests have at most {middle} tokens: at {best}, {wasted:.0%} of the work would be "
-            "for nothing",
+            f"half of the requests have at most {middle} tokens: at {best}, {wasted:.0%} of the work "
+            "would be for nothing",
         ),
         ((min(middle + 1, largest), best, largest), f"{best} tokens hold {COVERED:.0%} of the requests"),
     ]

@@ -328,14 +328,15 @@ def prove(trt: Any, log: Any, network: Network, plan: Any, request: Mapping[str,
         layers, evidence = layers_of_log(log.lines), "indirect"
     targets = len(request.get("capabilities") or ()) or 1
     found = judge(request["scheme"], network, layers, plan.nbytes, targets)
+    target = "tensorrt-rtx" if request["flavour"] == "rtx" else "tensorrt"
     if found.wrong and not request.get("allow_wrong_precision"):
         fail(
             "wrong-precision",
             f"the engine is not in {request['scheme']}: it was thrown away",
             found.wrong,
             [
-                "since TensorRT 11 the graph decides the precision, there is no flag for it: convert the graph "
-                f"first (`mopt convert MODEL --to {'tensorrt-rtx' if request['flavour'] == 'rtx' else 'tensorrt'} "
+                "since TensorRT 11 the graph decides the precision, there is no flag for it: convert the "
+                f"graph first (`mopt convert MODEL --to {target} "
                 f"--scheme {request['scheme']}` does both)"
             ],
         )
