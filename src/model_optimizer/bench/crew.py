@@ -158,6 +158,9 @@ class Member:
         except TimeoutError:
             self._process.kill()
             await self._process.wait()
+        transport: asyncio.BaseTransport = getattr(self._process, "_transport")  # noqa: B009 - its pipes
+        transport.close()
+        await asyncio.sleep(0)
 
     async def _frame(self) -> bytes:
         assert self._process is not None
