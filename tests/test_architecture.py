@@ -14,7 +14,9 @@ import pytest
 import model_optimizer
 
 ROOT = Path(model_optimizer.__file__).parent
-STAGES = {"doctor", "planner", "quantize", "convert", "verify", "serve", "bench", "diagnose", "explain", "tune"}
+STAGES = {
+    "doctor", "planner", "quantize", "convert", "verify", "serve", "bench", "diagnose", "explain", "tune", "deploy",
+}  # fmt: skip
 BASE = {"core", "facts", "system"}
 SHARED = BASE | {"schemes", "engines"}
 

@@ -62,7 +62,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
                     "export-differs",
                     "the exported graph does not compute what the model computes",
                     [
-                        f"`{name}` of {list(feed[INPUT].shape)}: {found:.2g} of the largest, {TOLERANCE:g} is allowed"
+                        f"`{name}` of {list(feed[INPUT].shape)}: {found:.2g} of the largest, "
+                        f"{TOLERANCE:g} is allowed"
                     ],
                     ["the model may need a newer PyTorch to be exported; please report it"],
                 )
@@ -80,8 +81,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         "versions": {name: importlib.metadata.version(name) for name in PACKAGES},
         "parity": parity,
         "notes": [
-            f"same as PyTorch in {len(shapes)} batches ({', '.join(shapes)}): largest difference {worst:.1e} of the "
-            "largest number"
+            f"same as PyTorch in {len(shapes)} batches ({', '.join(shapes)}): largest difference "
+            f"{worst:.1e} of the largest number"
         ],
     }
 
@@ -116,7 +117,7 @@ def load_classifier(source: Path, config: dict[str, Any]) -> tuple[Any, int, lis
     except (ValueError, KeyError, NotImplementedError, ImportError, AttributeError) as error:
         fail(
             "unsupported-architecture",
-            f"transformers {transformers.__version__} cannot load this architecture as a classifier of images",
+            f"transformers {transformers.__version__} cannot load this architecture to classify images",
             [brief(error)],
             ["models that bring their own code are refused"],
         )

@@ -491,8 +491,8 @@ def notes(content: Mapping[str, Any], request: Mapping[str, Any], seconds: float
     products = ", ".join(f"{n} in {kind}" for kind, n in sorted(content["engine_products"].items()))
     said = [
         f"content ({content['evidence']}): {content['engine_layers']} layers, of which multiply "
-        f"{products or 'none'}; {content['engine_bytes'] / 1e6:.1f} MB, {content['size_ratio']:.2f} times what its "
-        "weights and kernels take",
+        f"{products or 'none'}; {content['engine_bytes'] / 1e6:.1f} MB, {content['size_ratio']:.2f} times "
+        "what its weights and kernels take",
         *(f"wider than {request['scheme']}: {text}" for text in content["left_wider"]),
     ]
     if request.get("capabilities"):
@@ -501,8 +501,8 @@ def notes(content: Mapping[str, Any], request: Mapping[str, Any], seconds: float
         said.append("the engine was not run: no GPU that takes it is here")
     if request["scheme"] in ("int8", "fp8"):
         said.append(
-            f"whether {request['scheme']} is faster than fp16 here is measured where the GPU is; if it is not, "
-            "fp16 is the better engine"
+            f"whether {request['scheme']} is faster than fp16 here is measured where the GPU is; if "
+            "it is not, fp16 is the better engine"
         )
     return said
 

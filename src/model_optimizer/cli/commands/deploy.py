@@ -1,0 +1,52 @@
+"""`mopt deploy`: the files that run an artefact somewhere else."""
+
+from pathlib import Path
+
+import click
+
+GROUP = "ship"
+TARGETS = {"triton": "a model repository of Triton Inference Server, from an artefact of `mopt convert`"}
+
+
+@click.command(short_help="Write the files that run it somewhere else.")
+@click.argument("artifact", required=False, type=click.Path(path_type=Path))
+@click.option("--to", "target", metavar="TARGET", help="What to write; --targets lists them.")
+@click.option("--targets", "listed", is_flag=True, help="List the targets.")
+@click.option("--out", type=click.Path(path_type=Path), help="The folder to make. It must not exist.")
+@click.option("--name", help="What requests call the model; the folder's name by default.")
+@click.option("--device", type=click.Choice(["gpu", "cpu"]), default="gpu", show_default=True)
+@click.option(
+    "--instances", type=click.IntRange(min=1), default=1, show_default=True, help="Copies on a device."
+)
+@click.option("--max-batch", type=click.IntRange(min=1), help="Most requests in a batch.")
+def COMMAND(
+    artifact: Path | None,
+    target: str | None,
+    listed: bool,
+    out: Path | None,
+    name: str | None,
+    device: str,
+    instances: int,
+    max_batch: int | None,
+) -> None:
+    """Write what another system needs to run ARTIFACT, a folder that `mopt convert` made."""
+    from model_optimizer.core import UsageError
+    from model_optimizer.deploy import triton
+    from model_optimizer.system import making
+
+    if listed:
+        click.echo("".join(f"{key}  {text}\n" for key, text in TARGETS.items()), nl=False)
+        return
+    if target not in TARGETS:
+        raise UsageError(
+            f"there is no target `{target}`" if target else "no target was named",
+            hint=(f"--to {' | '.join(TARGETS)}",),
+        )
+    if artifact is None or out is None:
+        raise UsageError(
+            "an artefact and --out are needed", hint=("mopt deploy ./engine --to triton --out repo",)
+        )
+    making.require_new(out)
+    wish = triton.Wish(name=name, device=device, instances=instances, max_batch=max_batch)
+    made = triton.write(artifact, out, wish)
+    click.echo(f"{made}\n  {made / 'config.pbtxt'}\n  {out / 'README.md'}")

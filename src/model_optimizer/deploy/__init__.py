@@ -1,0 +1,1 @@
+"""Files that run an artefact somewhere else: one target a file."""
