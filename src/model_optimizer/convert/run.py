@@ -179,8 +179,8 @@ def _require_buildable(order: Order, chain: Chain, wish: Wish) -> tuple[str, ...
     if order.model.task == "generate":
         return (
             "this is the prefill of a decoder, one step without a KV cache; to generate tokens on a "
-            "data-centre GPU take vLLM or TensorRT-LLM's PyTorch backend: they keep the cache, add requests to a running "
-            "batch, and hand out memory in pages",
+            "data-centre GPU take vLLM or TensorRT-LLM's PyTorch backend: they keep the cache, add "
+            "requests to a running batch, and hand out memory in pages",
         )
     return ()
 

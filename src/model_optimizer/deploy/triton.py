@@ -186,8 +186,8 @@ def _readme(facts: Facts, name: str, wish: Wish) -> str:
         "image of Triton that holds its backend (RELEASE is the one that you use):",
         "",
         "```text",
-        f"docker run --rm {gpu}-p 127.0.0.1:8000:8000 -v $PWD:/models:ro nvcr.io/nvidia/tritonserver:RELEASE-py3 \\",
-        "  tritonserver --model-repository=/models",
+        f"docker run --rm {gpu}-p 127.0.0.1:8000:8000 -v $PWD:/models:ro \\",
+        "  nvcr.io/nvidia/tritonserver:RELEASE-py3 tritonserver --model-repository=/models",
         "```",
     ]
     if tokens:

@@ -146,7 +146,8 @@ class YoloSegment(nn.Module):
         head = Segment((c, d, e), config["num_labels"], config["masks"], config["prototypes"], config["bins"])
         self.model = nn.ModuleList([
             Conv(3, a, 3, 2), Conv(a, b, 3, 2), C2f(b, b, n1, add=True), Conv(b, c, 3, 2),
-            C2f(c, c, n2, add=True), Conv(c, d, 3, 2), C2f(d, d, n3, add=True), Conv(d, e, 3, 2), C2f(e, e, n4, add=True), SPPF(e),
+            C2f(c, c, n2, add=True), Conv(c, d, 3, 2), C2f(d, d, n3, add=True),
+            Conv(d, e, 3, 2), C2f(e, e, n4, add=True), SPPF(e),
             up, nn.Identity(), C2f(e + d, d, n1, add=False), up, nn.Identity(), C2f(d + c, c, n1, add=False),
             Conv(c, c, 3, 2), nn.Identity(), C2f(c + d, d, n1, add=False),
             Conv(d, d, 3, 2), nn.Identity(), C2f(d + e, e, n1, add=False), head,
