@@ -68,7 +68,10 @@ def count(keys: dict, *, show: bool) -> dict:
         shapes = Counter((SEQUENTIAL.sub("*", n), tuple(w.shape)) for n, w in weights.items())
         for (name, shape), copies in shapes.items():
             print(f"  {copies:5d} x {name} {shape}")
-    embedding = model.get_input_embeddings()
+    try:
+        embedding = model.get_input_embeddings()
+    except NotImplementedError:  # convolutional networks look nothing up
+        embedding = None
     head = model.get_output_embeddings()
     own_head = head is not None and getattr(embedding, "weight", None) is not head.weight
     return {

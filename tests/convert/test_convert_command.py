@@ -119,7 +119,7 @@ def bert(tmp_path: Path) -> Path:
         ),
         (["--to", "tensorrt-rtx", "--prompt-tokens", "1000"], 2, "too long for this model"),
         (["--to", "tensorrt-rtx", "--strip-weights"], 2, "built where the GPU is"),
-        (["--to", "nothing"], 2, "there is no format or engine `nothing`"),
+        (["--to", "nothing"], 2, "`nothing` is neither a format nor an engine"),
     ],
 )
 def test_bad_requests_are_refused_before_work(bert: Path, words: list[str], code: int, says: str) -> None:

@@ -99,7 +99,7 @@ def _formats(to: str, kit: Kit) -> tuple[str, ...]:
     if name in known:
         return (name,)
     raise UsageError(
-        f"there is no format or engine `{to}`",
+        f"`{to}` is neither a format nor an engine",
         hint=(f"formats: {', '.join(known)}", f"engines: {', '.join(sorted(built))}, onnxruntime"),
     )
 
