@@ -250,11 +250,21 @@ def test_resuming_a_finished_run_does_nothing_but_report(run: Callable[..., Reco
 def test_a_machine_that_is_not_ready_is_refused_before_any_work(
     run: Callable[..., Record], world: World
 ) -> None:
-    world.findings = (Finding(status="fail", message="too old", hint="get a new one", check="cpu"),)
+    world.findings = (
+        Finding(status="fail", message="too old", hint="get a new one", check="cpu", layer="machine"),
+    )
     with pytest.raises(HostError) as caught:
         run()
     assert caught.value.cause == ("cpu: too old",)
     assert world.calls == []
+
+
+@pytest.mark.parametrize("layer", ["driver", "cuda", "packages", "containers"])
+def test_what_engines_on_the_processor_do_not_need_may_be_broken(
+    run: Callable[..., Record], world: World, layer: str
+) -> None:
+    world.findings = (Finding(status="fail", message="broken", check="container_toolkit", layer=layer),)
+    assert run().run.winner
 
 
 @pytest.mark.parametrize(("field", "word"), [("disk_bytes", "disk space"), ("memory_bytes", "memory")])

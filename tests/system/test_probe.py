@@ -13,7 +13,7 @@ import pytest
 
 from model_optimizer.core import Host, codec
 from model_optimizer.core.host import Adapter, Listener, Modules
-from model_optimizer.system.probe import World, anonymous, probe
+from model_optimizer.system.probe import World, anonymous, available_memory_bytes, probe
 from model_optimizer.system.probe import world as real
 from model_optimizer.system.probe.timed import Reader, together
 
@@ -154,6 +154,19 @@ def test_a_recorded_tree_is_read_whole(tree: Path) -> None:
     assert host.packages == {"torch": "2.14.0", "vllm": "0.33.0"}
     assert host.requirements == {"vllm": ("torch==2.14.0",)}
     assert host.gpus == () and host.nvml == "no library"
+
+
+def test_the_memory_alone_is_read_without_the_rest(tree: Path) -> None:
+    def run(*_: object) -> str:
+        raise AssertionError("a program was asked")
+
+    assert available_memory_bytes(world(tree, run=run)) == 614400
+    (tree / "sys/fs/cgroup").mkdir(parents=True, exist_ok=True)
+    (tree / "sys/fs/cgroup/memory.max").write_text("500000\n")
+    (tree / "sys/fs/cgroup/memory.current").write_text("100000\n")
+    assert available_memory_bytes(world(tree)) == 400000
+    (tree / "proc/meminfo").unlink()
+    assert available_memory_bytes(world(tree)) is None
 
 
 def test_no_secret_of_the_environment_is_kept(tree: Path) -> None:

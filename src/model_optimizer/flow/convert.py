@@ -36,7 +36,7 @@ def convert(found: Conversion, out: Path, *, progress: Progress) -> Artifact:
     making.require_new(out)
     if found.steps is not None:
         making.require_new(found.steps)
-    making.require_room(found.work.needs, out, probe.probe().memory_available_bytes)
+    making.require_room(found.work.needs, out, probe.available_memory_bytes())
     return converting.carry_out(found, out, environments.run_worker, progress)
 
 

@@ -157,7 +157,7 @@ class Wiring:
         work, scheme = plan.workload, self._kit.schemes[plan.scheme]
         longest = work.prompt_tokens.quantile(NEARLY_ALL)
         longest += work.output_tokens.quantile(NEARLY_ALL) if work.task == "generate" else 0
-        memory = probing.probe().memory_available_bytes
+        memory = probing.available_memory_bytes()
         texts = quantize.calibration(
             quantize.Wanted(count=quantize.FEWEST, workload_tokens=longest), self._model, scheme, memory
         )

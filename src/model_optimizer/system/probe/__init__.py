@@ -9,10 +9,11 @@ from model_optimizer.core.host import Containers, Limits, Linker, Modules, Netwo
 
 from . import adapters, containers, gpus, ground, limits, linker, machine, modules, network, packages
 from .anonymous import anonymous
+from .machine import available_memory_bytes
 from .timed import Reader, together
 from .world import World
 
-__all__ = ["World", "anonymous", "probe"]
+__all__ = ["World", "anonymous", "available_memory_bytes", "probe"]
 
 NVML_LIMIT_S = 8.0  # without persistence mode the driver takes up to a second for each GPU to start
 LIMIT_S = 6.0  # a reader may start two programs, each of which has less

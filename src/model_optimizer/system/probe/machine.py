@@ -31,9 +31,18 @@ def read(world: World) -> Machine:
         container=world.in_container(),
         cpu=_cpu(world),
         memory_bytes=memory.get("MemTotal") or _memory_elsewhere(world, "total"),
-        memory_available_bytes=_memory_available(world, memory) or _memory_elsewhere(world, "available"),
+        memory_available_bytes=available_memory_bytes(world),
         disk_free_bytes=disk[1] if disk else None,
     )
+
+
+def available_memory_bytes(world: World | None = None) -> int | None:
+    """What programs may still take of this machine's memory, cut to the limit of the control group.
+
+    Reads one file, for those who ask for this alone. None where it cannot be read.
+    """
+    here = world or World()
+    return _memory_available(here, meminfo(here)) or _memory_elsewhere(here, "available")
 
 
 def release_file(world: World) -> dict[str, str]:
