@@ -320,10 +320,10 @@ def plan_quantization(
 def quantize(found: "Quantization", out: Path, *, progress: Progress) -> Artifact:
     """Do what `plan_quantization` planned; raises and leaves behind what `make` does."""
     from model_optimizer.quantize import run as room
-    from model_optimizer.system import environments, making
+    from model_optimizer.system import environments, making, probe
 
     making.require_new(out)
-    making.require_room(found.work.needs, out, probe().memory_available_bytes)
+    making.require_room(found.work.needs, out, probe.available_memory_bytes())
     return room.quantize(found, out, environments.run_worker, progress)
 
 
@@ -351,10 +351,10 @@ def make(work: Work, out: Path, *, progress: Progress) -> Artifact:
     Raises UsageError when `out` exists, HostError when room or the environment is missing, ToolError when
     a tool fails; nothing half-made stays behind.
     """
-    from model_optimizer.system import environments, making
+    from model_optimizer.system import environments, making, probe
 
     making.require_new(out)
-    making.require_room(work.needs, out, probe().memory_available_bytes)
+    making.require_room(work.needs, out, probe.available_memory_bytes())
     bench = making.Bench(tools=_tools(), schemes=_schemes(), run=environments.run_worker)
     return making.follow(work.chain, work.source, out, bench, progress)
 
