@@ -25,6 +25,7 @@ test: $(BIN)/.ready  ## the fast tier: every pure test, and the engines once eac
 	$(BIN)/python -m pytest -m "not slow and not gpu"
 
 test-full: $(BIN)/.ready  ## the slow tier: everything that runs without a GPU
+	$(BIN)/python -m pip install -q --group full
 	$(BIN)/python -m pytest -m "not gpu"
 
 gpu-test:  ## what needs a real GPU; skips with a reason where there is none

@@ -601,9 +601,9 @@ def _workload(asked: Optimization, model: ModelSpec) -> Workload:
 
 def tuning(request: "TuneRequest", out: Path | None, *, progress: Progress) -> "Prepared":
     """What a study would search. Nothing is started or written."""
-    from model_optimizer.flow import study as room
+    from model_optimizer.flow import study
 
-    return room.prepare(request, out or Path("study"), _room(), progress)
+    return study.prepare(request, out or Path("study"), room(), progress)
 
 
 def tune(request: "TuneRequest | None", folder: Path | None, *, progress: Progress) -> "tuple[Path, Study]":
@@ -614,18 +614,25 @@ def tune(request: "TuneRequest | None", folder: Path | None, *, progress: Progre
     """
     from datetime import UTC, datetime
 
-    from model_optimizer.flow import study as room
+    from model_optimizer.flow import study
 
     if request is None:
         assert folder is not None
-        request = room.reopen(folder)
+        request = study.reopen(folder)
     else:
-        folder = room.create(folder, request, now=datetime.now(UTC))
-    prepared = room.prepare(request, folder, _room(), progress)
-    return folder, room.run(prepared, folder, progress)
+        folder = study.create(folder, request, now=datetime.now(UTC))
+    prepared = study.prepare(request, folder, room(), progress)
+    if request.workers is None:
+        return folder, study.run(prepared, folder, progress)
+    from model_optimizer.flow import ray_pool
+
+    gpus = prepared.question.plan.gpus if "gpu" in prepared.runner.engine.DEVICES else 0
+    with ray_pool.pool(request.workers, request, gpus=gpus, cpus=request.worker_cores) as (execute, many):
+        return folder, study.run(prepared, folder, progress, execute=execute, workers=many)
 
 
-def _room() -> "Room":
+def room() -> "Room":
+    """What a study is handed: engines, the planner, a look at this machine."""
     from model_optimizer.flow.study import Room
 
     def gpu() -> "GpuMemory | None":

@@ -32,7 +32,7 @@ def worth(*points: LoadPoint, aim: str = "goodput", price: float | None = None) 
 
 
 def test_goodput_is_the_best_of_the_levels() -> None:
-    crowded = replace(POINT, target="concurrency 64", goodput_requests_per_s=2.0, attainment=0.1)
+    crowded = replace(POINT, target="concurrency 64", requests_per_s=20.0, attainment=0.1)
     found = worth(POINT, crowded)
     assert (found.value, found.level) == (9.0, "concurrency 8")
     assert found.signal == pytest.approx(math.log(9.0))
@@ -65,6 +65,6 @@ def test_nothing_measured_has_no_worth() -> None:
 
 def test_pareto_keeps_what_nothing_beats() -> None:
     fast = worth(POINT)
-    frugal = worth(replace(POINT, goodput_requests_per_s=5.0, energy_j=1000.0))
-    poor = worth(replace(POINT, goodput_requests_per_s=4.0, energy_j=9000.0))
+    frugal = worth(replace(POINT, requests_per_s=5.0, energy_j=1000.0))
+    poor = worth(replace(POINT, requests_per_s=4.0, energy_j=9000.0))
     assert objective.pareto([(1, fast), (2, frugal), (3, poor)]) == (1, 2)

@@ -31,7 +31,8 @@ class Knob:
 class Score:
     """How good a trial was. `value` is what the objective asks for, larger is better.
 
-    `goodput_per_s` are requests a second within the SLO, the best of the levels, which `level` names.
+    `goodput_per_s` are requests a second, times the share of those begun under the load that met the SLO: the
+    best of the levels, which `level` names.
     `signal` tells trials of equal value apart: it goes on where goodput has become 0. `tokens_per_joule`
     is None where energy could not be read.
     """

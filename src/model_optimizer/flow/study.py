@@ -79,6 +79,8 @@ class TuneRequest:
     price_per_hour: float | None = None
     python: str | None = None
     start_limit_s: float = 600.0
+    workers: str | None = None
+    worker_cores: float = 1.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,8 +30,9 @@ def _point(point: LoadPoint, aim: Aim) -> Score | None:
     rate = point.requests_per_s
     if not rate or not point.completed:
         return None
-    goodput = point.goodput_requests_per_s if point.goodput_requests_per_s is not None else rate
+    # Of what began within the load: requests of the start, which all came at once, say nothing of it.
     attained = point.attainment if point.attainment is not None else 1.0
+    goodput = rate * attained
     signal = math.log(rate) + math.log(max(attained, LEAST_ATTAINED / excess(point, aim.slo)))
     tokens = point.output_tokens_per_s or point.input_tokens_per_s
     per_joule = _per_joule(point, tokens)
