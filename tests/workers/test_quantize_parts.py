@@ -17,7 +17,9 @@ PARTS = 7
 """Six layers and the end."""
 
 
-def run(python: Path, place: Path, work: Path, asked: dict[str, Any]) -> tuple[dict[str, Any], str]:
+def run(
+    python: Path, place: Path, work: Path, asked: dict[str, Any], worker: str = "quantize_calibrated"
+) -> tuple[dict[str, Any], str]:
     (place / "out").mkdir(parents=True)
     request = {
         "source": str(TINY), "out": str(place / "out"), "work": str(work), "scheme": "s", "task": "generate",
@@ -25,7 +27,7 @@ def run(python: Path, place: Path, work: Path, asked: dict[str, Any]) -> tuple[d
     }  # fmt: skip
     (place / "request.json").write_text(json.dumps(request))
     done = subprocess.run(
-        [python, "-P", WORKERS / "quantize_calibrated.py", place / "request.json", place / "result.json"],
+        [python, "-P", WORKERS / f"{worker}.py", place / "request.json", place / "result.json"],
         capture_output=True, text=True, timeout=400, check=False,
     )  # fmt: skip
     return json.loads((place / "result.json").read_text()), done.stderr
@@ -61,3 +63,15 @@ def test_it_ends_as_if_it_had_not_been_killed(
     for name in ("model.safetensors", "config.json"):
         one, two = (tmp_path / run / "out" / name for run in ("whole", "again"))
         assert one.read_bytes() == two.read_bytes(), name
+
+
+def test_mixed_goes_on_with_the_scores_that_it_had(modelopt_env_python: Path, tmp_path: Path) -> None:
+    asked = {"formats": ["NVFP4_DEFAULT_CFG", "FP8_DEFAULT_CFG"], "bits": 6.0}
+    work = tmp_path / "work"
+    _, first = run(modelopt_env_python, tmp_path / "whole", work, asked, "quantize_mixed")
+    result, second = run(modelopt_env_python, tmp_path / "again", work, asked, "quantize_mixed")
+    assert "error" not in result, result
+    assert "scores of an earlier try" not in first
+    assert "scores of an earlier try" in second
+    one, two = (tmp_path / run / "out" / "model.safetensors" for run in ("whole", "again"))
+    assert one.read_bytes() == two.read_bytes()
