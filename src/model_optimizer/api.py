@@ -45,13 +45,14 @@ if TYPE_CHECKING:
     from model_optimizer.planner.estimate import Desk
     from model_optimizer.quantize.run import Asked, Quantization
     from model_optimizer.system.runs import RunFolder
+    from model_optimizer.tune.ab import SideBySide
     from model_optimizer.verify import Endpoint
 
 __all__ = [
     "Optimization", "calibrate", "candidates", "diagnose", "diagnose_command", "doctor", "estimate",
     "explained", "fit", "gpu_memory", "load_host", "make", "optimize", "plan", "plan_making",
-    "plan_quantization", "probe", "quantize", "read_model", "resume", "save", "scheme", "tune", "tuning",
-    "verify",
+    "plan_quantization", "probe", "quantize", "read_model", "resume", "save", "scheme", "side_by_side", "tune",
+    "tuning", "verify",
 ]  # fmt: skip
 
 
@@ -650,3 +651,16 @@ def room() -> "Room":
         probe=probe,
         schemes=_schemes(),
     )
+
+
+def side_by_side(
+    a: "TuneRequest", b: "TuneRequest", folder: Path | None, *, repeats: int, most: int, progress: Progress
+) -> "tuple[Path, SideBySide]":
+    """Two plans in turn under one load; when b is worse, each difference is put back to see which it is."""
+    from datetime import UTC, datetime
+
+    from model_optimizer.flow import side_by_side as pairs
+    from model_optimizer.flow import study
+
+    place = study.create(folder, a, now=datetime.now(UTC))
+    return place, pairs.compare(a, b, place, room(), progress, repeats=repeats, most=most)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from model_optimizer.core.study import Duel, Score, Settings, Study, Trial
 from model_optimizer.flow.study import Prepared
+from model_optimizer.tune.ab import SideBySide
 
 UNITS = {"goodput": "requests/s within the SLO", "energy": "tokens/J", "cost": "requests/s per money/h"}
 SHOWN = 8
@@ -122,3 +123,21 @@ def _trial(trial: Trial, study: Study, first: Score | None) -> str:
     if trial.seconds is not None:
         words += f", {trial.seconds:.0f} s"
     return f"{words}  {settings_text(trial.settings, study.default)}"
+
+
+def pair_text(pair: SideBySide, folder: Path) -> str:
+    """The verdict, what differs, and what each difference is worth."""
+    rows = [f"b beside a: {_ratio(pair.duel)}", f"{pair.because}.", ""]
+    if pair.differences:
+        rows += ["What differs", ""]
+        for found in pair.differences:
+            a, b = _value(found.a), _value(found.b)
+            rows.append(f"  {found.name}: {a} in a, {b} in b ({found.because})")
+        rows.append("")
+    if pair.explained:
+        rows += ["b with one difference put back, beside b as it is", ""]
+        for part in pair.explained:
+            rows.append(f"  {part.name}={_value(part.back_to)}: {_ratio(part.verdict)}")
+        rows.append("")
+    rows.append(f"Kept in {folder}")
+    return "\n".join(rows) + "\n"

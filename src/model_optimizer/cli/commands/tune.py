@@ -95,6 +95,8 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option("--seed", type=int, default=0)
 @click.option("--out", type=_FOLDER, help="Folder of the study. Default: a new one below `studies`.")
 @click.option("--resume", type=_FOLDER, metavar="STUDY", help="Go on with a study that was ended.")
+@click.option("--ab", "other", metavar="B", help="Compare TARGET with the plan B, in turn; search nothing.")
+@click.option("--python-b", type=click.Path(dir_okay=False), help="The interpreter of B, with --ab.")
 @click.option("--dry-run", is_flag=True, help="Show the space and what is predicted; start nothing.")
 @options.as_json
 def COMMAND(target: str | None, **given: Any) -> None:
@@ -105,6 +107,8 @@ def COMMAND(target: str | None, **given: Any) -> None:
     setting of the winner is put back once to see what it gave. Exits with 0 whether or not something
     better was found: the answer says which.
     """
+    from dataclasses import replace
+
     from model_optimizer import api
     from model_optimizer.cli import render_tune
     from model_optimizer.cli.progress import Reporter
@@ -115,6 +119,15 @@ def COMMAND(target: str | None, **given: Any) -> None:
     request = None if given["resume"] else _request(target, given)
     reporter = Reporter()
     try:
+        if given["other"] and request is not None:
+            second = replace(request, target=given["other"], python=given["python_b"] or request.python)
+            many = {"repeats": request.repeats, "most": max(request.ablate, 1) * 2}
+            place, pair = api.side_by_side(request, second, given["out"], progress=reporter, **many)
+            reporter.close()
+            click.echo(
+                codec.dumps(pair) if given["as_json"] else render_tune.pair_text(pair, place), nl=False
+            )
+            raise click.exceptions.Exit(int(pair.duel.decision == "worse"))
         if given["dry_run"] and request is not None:
             prepared = api.tuning(request, given["out"], progress=reporter)
             click.echo(render_tune.space_text(prepared), nl=False)
