@@ -179,6 +179,9 @@ def remove_leftovers(out: Path) -> None:
         found = re.search(r"\.building-(\d+)-", place.name)
         if found and not _alive(int(found[1])):
             shutil.rmtree(place, ignore_errors=True)
+    for place in out.parent.glob(f".{out.name}.between-*"):
+        with suppress(OSError):
+            place.rmdir()  # an empty one holds nothing that anybody needs
 
 
 def _alive(pid: int) -> bool:

@@ -113,7 +113,7 @@ class _Parts:
 
     def _say(self) -> None:
         count = len(self._parts)
-        if self._place < count:
+        if self._place < count and not self._file(self._place).exists():
             share = FROM + (TO - FROM) * self._place / count
             progress(f"calibrating part {self._place + 1} of {count}", share)
 
