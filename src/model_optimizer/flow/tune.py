@@ -35,7 +35,7 @@ from model_optimizer.core.question import EstimateQuestion
 from model_optimizer.core.study import Lock, Study, TrialState
 from model_optimizer.diagnose import explained
 from model_optimizer.serve import Order as ServeOrder
-from model_optimizer.serve import ServerHandle, start, start_launch
+from model_optimizer.serve import ServerHandle, StartProcess, start, start_launch
 from model_optimizer.system import telemetry
 from model_optimizer.system.runs import RunFolder
 from model_optimizer.tune import Order, Outcome
@@ -199,6 +199,7 @@ class Runner:
     logs: Path
     progress: Progress
     python: Path | None = None
+    start_process: StartProcess | None = None
     start_limit_s: float = 600.0
     predicted_tokens: Callable[[Plan], int | None] = field(default=lambda plan: None)
     foreign_bytes: Callable[[], tuple[int, int] | None] = field(default=lambda: None)
@@ -218,7 +219,7 @@ class Runner:
                 engine=self.engine,
                 log=log,
                 progress=self.progress,
-                start_process=partial(start_launch, python=self.python),
+                start_process=self.start_process or partial(start_launch, python=self.python),
                 limit_s=self.start_limit_s,
             )
         except MoptError as error:
