@@ -1,5 +1,6 @@
 """Percentiles that count failures, and their intervals."""
 
+import math
 import random
 
 import pytest
@@ -73,3 +74,21 @@ def test_interpolation_is_that_of_numpy() -> None:
     assert interpolated([1.0, 2.0, 3.0, 4.0, 5.0], 0.99) == pytest.approx(4.96)
     assert interpolated([], 0.5) is None
     assert quantile([], 0.5) is None
+
+
+class TestSpread:
+    def test_deviation_and_error_of_independent_values(self) -> None:
+        dice = random.Random(3)
+        found = percentiles([dice.gauss(100, 10) for _ in range(4000)])
+        assert found.sd == pytest.approx(10, rel=0.05)
+        assert found.mean_error == pytest.approx(10 / 100 / math.sqrt(4000), rel=0.7)
+
+    def test_a_drift_within_the_run_counts(self) -> None:
+        """Both hold the same values; in one of them the slow ones come last."""
+        values = [100.0, 120.0] * 200
+        assert percentiles(sorted(values)).mean_error > 20 * (percentiles(values).mean_error or 0)
+        assert percentiles(sorted(values)).sd == percentiles(values).sd
+
+    def test_too_few_say_nothing(self) -> None:
+        assert percentiles([1.0] * 39).mean_error is None
+        assert percentiles([1.0]).sd is None

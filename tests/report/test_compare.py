@@ -81,6 +81,29 @@ class TestVerdicts:
         assert any("assumed" in note for note in found.notes)
         assert all(c.needed_runs and c.needed_runs > 1 for c in found.changes)
 
+    def test_one_run_that_tells_its_spread_does(self) -> None:
+        def steady(speed: float) -> LoadPoint:
+            found = point(speed)
+            spread = {
+                n: replace(getattr(found, n), mean_error=0.002) for n in ("ttft_ms", "tpot_ms", "e2e_ms")
+            }
+            return replace(found, **spread)
+
+        found = compare([measured(steady(1.0))], [measured(steady(0.94))])
+        assert found.verdict == "worse" and verdicts(found)["E2E mean"] == "worse"
+        assert any("stretches of the run" in note for note in found.notes)
+        assert not any("assumed" in note for note in found.notes)
+        added = compare([measured(steady(1.0))], [measured(steady(0.94))], Terms(between_runs=0.05))
+        assert added.verdict == "undecided" and any("as asked" in note for note in added.notes)
+
+    def test_a_level_that_was_repeated_brings_its_own_spread(self) -> None:
+        def repeated(speed: float, width: float) -> list[Measurement]:
+            widths = {"requests_per_s": width, "e2e_ms": width}
+            return [measured(replace(point(speed), runs=5, half_widths=widths))]
+
+        assert verdicts(compare(repeated(1, 0.005), repeated(0.94, 0.005)))["requests/s"] == "worse"
+        assert verdicts(compare(repeated(1, 0.10), repeated(0.94, 0.10)))["requests/s"] == "undecided"
+
     def test_several_runs_do(self) -> None:
         dice = random.Random(1)
 

@@ -3,10 +3,13 @@
 import math
 from collections.abc import Sequence
 from functools import lru_cache
+from statistics import fmean, stdev
 
 from model_optimizer.core import Percentiles
 
 _TAIL = 0.025
+_STRETCHES = 10
+_LEAST_IN_STRETCH = 4
 
 
 def percentiles(values: Sequence[float], failed: int = 0, *, independent: bool = True) -> Percentiles:
@@ -14,7 +17,8 @@ def percentiles(values: Sequence[float], failed: int = 0, *, independent: bool =
 
     A percentile is the smallest value that at least that share of all requests stays at or below. The
     interval (95 %) is between two order statistics and so needs independent values: it is left out for
-    gaps within requests, and where its upper end would lie above the largest value.
+    gaps within requests, and where its upper end would lie above the largest value. Values are in the order
+    in which their requests began, from which the error of the mean is found.
     """
     total = len(values) + failed
     if not values:
@@ -28,8 +32,20 @@ def percentiles(values: Sequence[float], failed: int = 0, *, independent: bool =
         mean=math.fsum(ordered) / len(ordered),
         p50_ci=_interval(ordered, 0.5, total) if independent else None,
         p99_ci=_interval(ordered, 0.99, total) if independent else None,
+        sd=stdev(ordered) if len(ordered) > 1 else None,
+        mean_error=_mean_error(values) if independent else None,
         because=f"{_list(lost)} on a failed request ({failed} of {total} failed)" if lost else None,
     )
+
+
+def _mean_error(values: Sequence[float]) -> float | None:
+    """The standard error of the mean as a share of it, by means of stretches of equal length."""
+    size = len(values) // _STRETCHES
+    mean = math.fsum(values) / len(values)
+    if size < _LEAST_IN_STRETCH or mean <= 0:
+        return None
+    means = [fmean(values[i * size : (i + 1) * size]) for i in range(_STRETCHES)]
+    return stdev(means) / math.sqrt(_STRETCHES) / mean
 
 
 def quantile(values: Sequence[float], q: float) -> float | None:

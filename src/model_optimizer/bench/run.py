@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from model_optimizer.core import LoadPoint, Measurement, MoptError, Progress, Slo, UsageError, Workload
+from model_optimizer.core import LoadPoint, Measurement, Progress, Slo, UsageError, Workload
 from model_optimizer.core.measurement import Capacity
 
 from . import answers, crew, search
@@ -17,6 +17,7 @@ from .intervals import half_width
 from .level import Driven, Level
 from .levels import closed, levels, opened
 from .load import Driver
+from .nothing import of_points
 from .options import BenchOptions
 from .overload import Overload
 from .pool import Pool, allow_many_sockets
@@ -55,7 +56,7 @@ def measure(
     `sample_memory` reads bytes that the server holds now, `energy` joules used so far; both may carry an
     attribute `source`. They are called from a thread of their own, memory twice a second, energy ten times.
 
-    Raises HostError when the server cannot be reached, MoptError when no request completed, UsageError
+    Raises HostError when the server cannot be reached, NothingCompleted when no request did, UsageError
     when the request makes no sense. Ctrl-C during the load ends it: what was measured by then comes back,
     marked `interrupted`.
     """
@@ -112,7 +113,8 @@ async def _measure(
     finally:
         pool.close()
         await asyncio.sleep(0)  # let the transports close
-    _require_one(course.points, where.origin)
+    if not any(point.completed or point.interrupted for point in course.points):
+        raise of_points(where.origin, course.points)
     measured = _measurement(job, course.points, found, started, where.origin)
     if capacity is not None:  # levels that were tried to and fro
         ordered = sorted(measured.points, key=lambda p: p.qps or p.concurrency or 0)
@@ -316,15 +318,3 @@ def _measurement(job: _Job, points: Sequence[LoadPoint], found: Found, started: 
         notes=found.notes,
         interrupted=any(point.interrupted for point in points),
     )
-
-
-def _require_one(points: Sequence[LoadPoint], origin: str) -> None:
-    """A load in which nothing completed is an answer, and the answer is no."""
-    if any(point.completed or point.interrupted for point in points):
-        return
-    causes: list[str] = []
-    for point in points:
-        for kind, count in point.errors.items():
-            causes.append(f"{point.target}: {count} x {kind}, for example: {point.error_examples.get(kind)}")
-        causes += point.notes
-    raise MoptError(f"no request to {origin} completed", cause=tuple(causes), reference="nothing-completed")

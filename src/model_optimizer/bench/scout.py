@@ -17,6 +17,7 @@ from model_optimizer.core import HostError, MoptError, UsageError, Workload
 
 from . import answers
 from .exchange import Exchange, Outcome
+from .nothing import NothingCompleted
 from .options import BenchOptions
 from .pool import Pool
 from .prompts import Prompts, Text, TokenIds, recorded, write_exactly, write_words
@@ -62,10 +63,11 @@ class Scout:
         self._seed = seed
 
     async def look(self, target: Target, workload: Workload) -> Found:
-        """Raises HostError when the server cannot be reached, MoptError when it answers nothing useful,
-        UsageError when something has to be named."""
+        """Raises HostError when the server cannot be reached, NothingCompleted when it answers nothing
+        useful, UsageError when something has to be named."""
         model = await self._model(target.model or next(iter(workload.models), None))
         tried: list[str] = []
+        outcome: Outcome | None = None
         for api in _apis(target, workload):
             for source, prompts in enumerate(_sources(target, api, workload, self._options, self._seed)):
                 manner = Manner(
@@ -84,17 +86,19 @@ class Scout:
                 self._refused(exchange, outcome)
                 tried.append(f"{target.path or PATHS[api]} with {prompts.kind}: {outcome.detail}")
                 if outcome.error != "http_4xx":
-                    raise self._nothing(model, tried)
+                    raise self._nothing(model, tried, outcome)
                 if exchange.status in _NOT_HERE:
                     break
-        raise self._nothing(model, tried)
+        raise self._nothing(model, tried, outcome)
 
-    def _nothing(self, model: str, tried: Sequence[str]) -> MoptError:
-        return MoptError(
+    def _nothing(self, model: str, tried: Sequence[str], last: Outcome | None) -> NothingCompleted:
+        kind, said = (last.error, last.detail or "") if last and last.error else ("wrong_content", "")
+        return NothingCompleted(
             f"{self._where.origin} answered no request",
+            errors={kind: 1},
+            examples={kind: said},
             cause=tuple(tried),
             hint=(f"model `{model}`; name another interface with --api, or another model with --model",),
-            reference="nothing-completed",
         )
 
     async def _model(self, named: str | None) -> str:

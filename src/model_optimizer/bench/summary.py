@@ -57,7 +57,7 @@ def load_point(driven: Driven | Sequence[Driven], judged: Judged) -> LoadPoint:
     pairs = list(zip(runs, spans, strict=True))
     seconds = sum(span.seconds for span in spans)
     began = [o for run, span in pairs for o in run.outcomes if span.counts(o)]
-    done = [o for o in began if o.completed]
+    done = sorted((o for o in began if o.completed), key=lambda o: o.scheduled_ns)
     failed = len(began) - len(done)
     ended = [o for run, span in pairs for o in finished_inside(run.outcomes, span) if o.completed]
     is_open = last.level.arrivals != "closed"

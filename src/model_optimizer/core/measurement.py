@@ -11,7 +11,9 @@ from .workload import Slo, Workload
 class Percentiles:
     """Milliseconds. A percentile that falls on a failed request is None, and `because` says so.
 
-    `sd` is the standard deviation around `mean`, None where it was not kept.
+    `sd` is the standard deviation around `mean`, None where it was not kept. `mean_error` is the standard
+    error of the mean as a share of it, from the means of ten stretches of the run: requests that follow each
+    other are alike, so that `sd` alone would promise too much. None where there were too few.
     """
 
     p50: float | None = None
@@ -21,6 +23,7 @@ class Percentiles:
     p50_ci: tuple[float, float] | None = None
     p99_ci: tuple[float, float] | None = None
     sd: float | None = None
+    mean_error: float | None = None
     because: str | None = None
 
 

@@ -1,8 +1,9 @@
 """Is B better than A, worse, or can it not be said? One verdict for each metric at each load.
 
-With several runs of each side the noise between runs is measured. With one run each it is not, and a spread
-between runs is assumed and said: a server that is measured twice gives two numbers, and a gate that takes the
-difference for news cries wolf.
+With several runs of each side, or a level that was repeated (`--until-ci`), the noise between runs is
+measured. With one run it is measured within: how far apart the stretches of that run were. Where a file holds
+neither, a spread between runs is assumed, and said: a server that is measured twice gives two numbers, and a
+gate that takes the difference for news cries wolf.
 """
 
 import math
@@ -13,12 +14,14 @@ from typing import Literal
 from model_optimizer.core import LoadPoint, Measurement, Percentiles, UsageError
 
 from .comparable import key, pairs, reasons, same_terms
-from .welch import Ratio, Sample, needed, of_runs, ratio
+from .welch import Ratio, Sample, needed, of_runs, ratio, t_quantile
 
 Change = Literal["better", "worse", "undecided"]
 
 BETWEEN_RUNS = 0.03
-"""Assumed standard deviation of the logarithm of a metric between two runs of the same server."""
+"""Assumed standard deviation of the logarithm of a metric between two runs, where no file tells."""
+
+_STRETCHES_FREEDOM = 9  # the error within a run is that of ten stretches
 
 CONFIDENCE = 0.95
 MARGIN = 0.03
@@ -26,12 +29,13 @@ MARGIN = 0.03
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """How it is judged. A change below `margin` is never called better or worse. `between_runs` is used
-    where there is one run of a side. `force` compares what is not comparable."""
+    """How it is judged. A change below `margin` is never called better or worse. `between_runs` is added
+    where there is one run of a side; None adds a spread only where none was measured. `force` compares what
+    is not comparable."""
 
     confidence: float = CONFIDENCE
     margin: float = MARGIN
-    between_runs: float = BETWEEN_RUNS
+    between_runs: float | None = None
     force: bool = False
 
 
@@ -70,13 +74,14 @@ class CompareResult:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric:
     """What is read from a point: its value, and the standard error of its logarithm within one run (None
-    where a run does not tell)."""
+    where a run does not tell). `repeated` is its name in the intervals of a level that was repeated."""
 
     name: str
     unit: str
     higher_is_better: bool
     value: Callable[[LoadPoint], float | None]
     error: Callable[[LoadPoint], float | None]
+    repeated: str | None = None
 
 
 def compare(a: Sequence[Measurement], b: Sequence[Measurement], terms: Terms | None = None) -> CompareResult:
@@ -172,13 +177,28 @@ def _change(
 
 
 def _sample(metric: Metric, points: Sequence[LoadPoint], terms: Terms) -> Sample:
-    """From several runs their own spread; from one its inner error and the assumed one between runs."""
+    """From several runs their own spread; from one that of its repetitions or of its stretches."""
     values = [v for p in points if (v := metric.value(p)) is not None]
     if len(values) > 1:
         return of_runs(values)
-    within = metric.error(points[0]) or 0.0
-    each = within**2 + terms.between_runs**2
-    return Sample(log=math.log(values[0]), variance=each, freedom=math.inf, each=each, count=1)
+    point, log = points[0], math.log(values[0])
+    width = point.half_widths.get(metric.repeated or "")
+    if width is not None and point.runs > 1:
+        error = width / t_quantile(0.975, point.runs - 1)
+        each = error**2 * point.runs
+        return Sample(log=log, variance=error**2, freedom=point.runs - 1, each=each, count=point.runs)
+    within = metric.error(point)
+    added = terms.between_runs
+    if added is None:
+        added = 0.0 if _measured(point) and within is not None else BETWEEN_RUNS
+    each = (within or 0.0) ** 2 + added**2
+    freedom = math.inf if added else _STRETCHES_FREEDOM
+    return Sample(log=log, variance=each, freedom=freedom, each=each, count=1)
+
+
+def _measured(point: LoadPoint) -> bool:
+    """Whether the point says how far apart its stretches, or its repetitions, were."""
+    return point.e2e_ms.mean_error is not None or bool(point.half_widths)
 
 
 def _judged(metric: Metric, found: Ratio, terms: Terms) -> tuple[Change, str]:
@@ -208,6 +228,7 @@ def _metrics() -> tuple[Metric, ...]:
             higher_is_better=True,
             value=lambda p: p.requests_per_s,
             error=lambda p: _mean_error(p.e2e_ms, p.completed),
+            repeated="requests_per_s",
         ),
         Metric(
             name="output tokens/s",
@@ -215,6 +236,7 @@ def _metrics() -> tuple[Metric, ...]:
             higher_is_better=True,
             value=lambda p: p.output_tokens_per_s,
             error=lambda p: _mean_error(p.e2e_ms, p.completed),
+            repeated="output_tokens_per_s",
         ),
         Metric(
             name="goodput",
@@ -251,22 +273,29 @@ def _latencies(name: str, read: Callable[[LoadPoint], Percentiles]) -> list[Metr
             unit="ms",
             higher_is_better=False,
             value=lambda p: read(p).p50,
-            error=lambda p: _interval_error(read(p).p50_ci) or _mean_error(read(p), p.completed),
+            error=lambda p: _largest(_interval_error(read(p).p50_ci), _mean_error(read(p), p.completed)),
+            repeated=f"{name.lower()}_ms",
         ),
         Metric(
             name=f"{name} p99",
             unit="ms",
             higher_is_better=False,
             value=lambda p: read(p).p99,
-            error=lambda p: _interval_error(read(p).p99_ci) or _tail_error(p),
+            error=lambda p: _largest(_interval_error(read(p).p99_ci) or _tail_error(p), read(p).mean_error),
         ),
     ]
 
 
 def _mean_error(values: Percentiles, count: int) -> float | None:
+    if values.mean_error is not None:
+        return values.mean_error
     if values.sd is None or not values.mean or count < 2:
         return _interval_error(values.p50_ci)
     return values.sd / values.mean / math.sqrt(count)
+
+
+def _largest(*errors: float | None) -> float | None:
+    return max((e for e in errors if e is not None), default=None)
 
 
 def _interval_error(interval: tuple[float, float] | None) -> float | None:
@@ -318,11 +347,7 @@ def _overall(changes: Sequence[MetricChange]) -> Change:
 
 def _notes(a: Sequence[Measurement], b: Sequence[Measurement], loads: int, terms: Terms) -> tuple[str, ...]:
     notes: list[str] = []
-    if len(a) < 2 or len(b) < 2:
-        notes.append(
-            f"one run of a side: a spread of {terms.between_runs:.0%} between runs is assumed, not measured; "
-            "give a folder with several runs of each to measure it"
-        )
+    notes += _spread_notes(a, b, terms)
     skipped = [p.target for p in (*a[0].points, *b[0].points)]
     if len(skipped) > 2 * loads:
         notes.append(f"{len(skipped) - 2 * loads} loads are only on one side and were left out")
@@ -331,3 +356,25 @@ def _notes(a: Sequence[Measurement], b: Sequence[Measurement], loads: int, terms
     if len({p.start for one in (*a, *b) for p in one.points}) > 1:
         notes.append("times begin when requests were sent, for one side has no others")
     return tuple(notes)
+
+
+def _spread_notes(a: Sequence[Measurement], b: Sequence[Measurement], terms: Terms) -> list[str]:
+    """Where the spread was taken from, when a side has one run."""
+    single = [side[0] for side in (a, b) if len(side) == 1]
+    points = [point for one in single for point in one.points if point.runs == 1]
+    if not points:
+        return []
+    more = "a folder with several runs of each, or `mopt bench --until-ci`, measures that"
+    if terms.between_runs is not None:
+        return [
+            f"one run of a side: a spread of {terms.between_runs:.0%} between runs is added as asked; {more}"
+        ]
+    if not all(map(_measured, points)):
+        return [
+            f"one run of a side: a spread of {BETWEEN_RUNS:.0%} between runs is assumed where the file "
+            f"tells none; {more}"
+        ]
+    return [
+        "one run of a side: the spread is that between stretches of the run; what changes from run to run is "
+        f"not in it; {more}"
+    ]

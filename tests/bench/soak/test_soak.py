@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model_optimizer.bench import soak
+from model_optimizer.bench.nothing import NothingCompleted
 from model_optimizer.bench.soak.run import Clock
 from model_optimizer.bench.soak.trend import slope
 from model_optimizer.bench.target import Target
@@ -176,16 +177,17 @@ class TestTroubles:
         assert found.errors == {"connect": found.unreachable_windows}
 
     def test_errors_keep_their_kind_when_nothing_completed(self, tmp_path: Path) -> None:
-        bad = MoptError("no request completed", cause=("20 requests/s: 7 x http_5xx, for example: told to",))
+        bad = NothingCompleted("none", errors={"http_5xx": 7}, examples={"http_5xx": "9 x timeout, told to"})
 
         world = World(failing=lambda h: bad if 0.4 < h < 0.6 else None)
         found = soaked(tmp_path, world, replace(TASK, for_s=7200))
         assert set(found.errors) == {"http_5xx"} and found.errors["http_5xx"] % 7 == 0
+        assert found.examples == {"http_5xx": "9 x timeout, told to"}
         assert world.pauses[:3] == [1, 2, 4]
 
     def test_a_window_into_which_no_request_fell_is_empty_and_no_failure(self, tmp_path: Path) -> None:
         world = World()
-        load, none = world.load, MoptError("no request completed", reference="nothing-completed")
+        load, none = world.load, NothingCompleted("none", errors={}, examples={})
 
         def loading(number: int, seconds: float) -> Measurement:
             found = load(number, seconds)

@@ -1,11 +1,11 @@
 """The loop: a window of load, a look at the idle server, a line in the journal; until the time is up."""
 
-import re
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from model_optimizer.bench.nothing import NothingCompleted
 from model_optimizer.core import HostError, LoadPoint, Measurement, MoptError, Progress
 
 from .journal import Journal
@@ -15,7 +15,6 @@ from .verdict import judge
 Load = Callable[[int, float], Measurement]
 """(number of the window, its seconds) -> what was measured. It may raise what `bench.run.measure` raises."""
 
-_COUNT = re.compile(r"(\d+) x (connect|timeout|http_4xx|http_5xx|truncated_stream|wrong_content)\b")
 _LONGEST_PAUSE_S = 30.0
 _FIRST_PAUSE_S = 1.0
 _REST = 0.2  # of a window: what is shorter at the end is left out
@@ -87,7 +86,7 @@ def _window(
     try:
         found = load(base.number, base.seconds)
     except MoptError as error:
-        if error.reference == "nothing-completed" and not error.cause:  # no request fell into this window
+        if isinstance(error, NothingCompleted) and not error.errors:  # no request fell into this window
             return replace(base, look=look()), False
         if first:
             raise
@@ -117,17 +116,12 @@ def _measured(base: SoakWindow, point: LoadPoint, look: Look) -> SoakWindow:
 
 
 def _failed(base: SoakWindow, error: MoptError, *, unreachable: bool, look: Look) -> SoakWindow:
-    """No request completed: the errors are read from what the client said about them."""
-    errors: dict[str, int] = {}
-    examples: dict[str, str] = {}
-    for cause in error.cause:
-        for count, kind in _COUNT.findall(cause):
-            errors[kind] = errors.get(kind, 0) + int(count)
-            examples.setdefault(kind, cause[-300:])
-    if not errors:
+    """No request completed: how many failed is in the error, or it is one that could not even ask."""
+    if isinstance(error, NothingCompleted):
+        errors, examples = dict(error.errors), {k: v[:300] for k, v in error.examples.items()}
+    else:
         kind = "connect" if unreachable else "wrong_content"
-        errors[kind] = 1
-        examples[kind] = "; ".join((error.message, *error.cause))[:300]
+        errors, examples = {kind: 1}, {kind: "; ".join((error.message, *error.cause))[:300]}
     return SoakWindow(
         number=base.number,
         at_s=base.at_s,

@@ -17,8 +17,8 @@ _FILE = click.Path(path_type=Path, dir_okay=False)
 @click.option("--force", is_flag=True, help="Compare what is not comparable all the same.")
 @click.option("--margin", type=click.FloatRange(0, 1, min_open=True), default=0.03, show_default=True,
               help="A smaller change is never called better or worse.")  # fmt: skip
-@click.option("--between-runs", type=click.FloatRange(0, 1), default=0.03, show_default=True,
-              help="Assumed spread between runs, where there is one run of a side.")  # fmt: skip
+@click.option("--between-runs", type=click.FloatRange(0, 1),
+              help="Added spread, with one run of a side.  [default: 0.03 if none is known]")  # fmt: skip
 @click.option("--strict", is_flag=True, help="Exit with 1 when it is undecided, too.")
 @click.option("--import", "import_", is_flag=True, help="Only convert A, a result of another tool.")
 @click.option("--tool", metavar="NAME", help="Which tool wrote the files, where that cannot be told.")
@@ -28,7 +28,7 @@ def COMMAND(
     sides: tuple[str, ...],
     force: bool,
     margin: float,
-    between_runs: float,
+    between_runs: float | None,
     strict: bool,
     import_: bool,
     tool: str | None,
