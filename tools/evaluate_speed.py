@@ -22,9 +22,9 @@ from pathlib import Path
 from statistics import fmean, median
 
 from model_optimizer.core import FitQuestion, Lengths, ModelSpec, MoptError, Workload, plugins
+from model_optimizer.core.calibration import Calibration
 from model_optimizer.facts import gpus, speed, vllm
 from model_optimizer.facts.versions import key
-from model_optimizer.core.calibration import Calibration
 from model_optimizer.planner import calibrate
 from model_optimizer.planner import fit as memory_room
 from model_optimizer.planner.memory import card
@@ -463,10 +463,13 @@ def rough_cache(p: Point) -> int:
     """Tokens of KV cache of an engine whose memory is not modelled: what weights and 3 GB leave."""
     setup = setup_of(p)
     total = setup.gpu.visible_memory_bytes or setup.gpu.memory_bytes * 0.985
+    share = p.utilization or 0.9
     bits = setup.scheme.weight_bits + (0.5 if setup.scheme.weight_bits == 4 else 0)
     kept = setup.model.embedding_parameters + setup.model.head_parameters
     weights = (setup.model.parameters - kept) * bits / 8 + kept * 2
-    room = total * (p.utilization or 0.9) - weights / p.gpus - 3e9
+    # TensorRT-LLM takes its share of what is free once weights are loaded, others of the card.
+    whole, of_free = (1.0, share) if p.engine == "tensorrt_llm" else (share, 1.0)
+    room = (total * whole - weights / p.gpus - 3e9) * of_free
     each = setup.model.kv_bytes_per_token(p.kv_bits) / min(p.gpus, setup.model.kv_heads)
     return max(int(room / each), p.prompt + p.output + 16)
 
@@ -485,6 +488,7 @@ def predict(p: Point, shared=None, overheads=None, aic=None) -> dict[str, float 
         limits,
         frontend_ms=overhead.frontend_ms,
         frontend_token_us=overhead.frontend_token_us,
+        whole_prompts=speed.engine(p.engine).whole_prompts(p.version),
         mixed=overhead.mixed,
         reserve=overhead.reserve,
         ahead=overhead.overlap,

@@ -3,11 +3,12 @@
 import pytest
 
 from model_optimizer.core import FitQuestion
-from model_optimizer.facts import gpus
+from model_optimizer.core.steps import Batch
+from model_optimizer.facts import gpus, speed
 from model_optimizer.planner.decide.grouped import grouped
 from model_optimizer.planner.fit import fit
 from model_optimizer.planner.memory import card
-from model_optimizer.planner.speed import Setup, roofline
+from model_optimizer.planner.speed import Setup, links, roofline
 from model_optimizer.schemes import fp8_block
 
 from .plans import page, plan, read, reasons
@@ -43,6 +44,30 @@ def test_a_step_computes_a_share_of_the_experts_for_everybody() -> None:
     eight, sixteen = grouped(setup, 8, roofline), grouped(setup, 16, roofline)
     assert eight.decode_ms(32, 2000) < roofline(setup).decode_ms(32, 2000), "fewer experts are read"
     assert eight.prefill_ms(4096) < sixteen.prefill_ms(4096) < 2 * eight.prefill_ms(4096), "more to exchange"
+
+
+def test_what_experts_exchange_is_counted_by_hand() -> None:
+    """DeepSeek-V3: 7168 numbers a token, 8 experts of it; 8 and 32 GPUs."""
+    assert links.gathered(7168, 8).dispatched == 7 * 7168 * 2
+    assert links.gathered(7168, 8).bytes == 2 * 7 * 7168 * 2, "an all-reduce of 8 x the tokens: 2 x 7/8 x 8"
+    met = 7 * (1 - (7 / 8) ** 8)
+    assert links.routed(7168, 8, 8, number_bytes=1).dispatched == pytest.approx(met * 7168)
+    assert links.routed(7168, 8, 8, number_bytes=1).combined == pytest.approx(met * 7168 * 2)
+    assert links.routed(7168, 2, 1).bytes == pytest.approx(links.gathered(7168, 2).bytes / 2)
+    assert links.routed(7168, 32, 8).bytes < 0.25 * links.gathered(7168, 32).bytes
+
+
+def test_the_exchange_of_a_step_takes_its_bytes_over_the_link() -> None:
+    setup = Setup(
+        model=read(V3).spec, gpu=gpus.find("h200"), scheme=fp8_block.SCHEME, version="0.33.0",
+        expert_parallel=True,
+    )  # fmt: skip
+    one, kernels = grouped(setup, 8, roofline), speed.generation((9, 0))
+    assert one.reduces == 58, "layers of experts, three of 61 are dense"
+    found = kernels.all_reduce["8"]
+    seconds = 58 * (found.launch_us * 1e-6 + 32 * 2 * 7 * 7168 * 2 / (450e9 * found.bandwidth))
+    batch = Batch(sequences=32, context=1000)
+    assert one.explain(batch).parts["network"] == pytest.approx(seconds * 1e3)
 
 
 def test_tensor_parallelism_is_simpler_until_its_cache_is_too_small() -> None:

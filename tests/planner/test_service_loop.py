@@ -72,6 +72,39 @@ def test_a_prompt_waits_until_all_of_it_fits_into_the_cache() -> None:
     assert found.full_ms > 0 and found.preemptions == 0
 
 
+def test_before_whole_prompts_were_asked_for_a_first_chunk_was_enough() -> None:
+    """The second prompt fills what room is left, in steps that slow the first one's tokens."""
+    both = [request(prompt=600, output=101), request(prompt=600, output=101)]
+    found = run(both, kv_cache_tokens=1000, max_num_batched_tokens=256, whole_prompts=False)
+    first, second = found.requests
+    assert (second.first or 0) > (first.last or 0), "the rest of it still waits for room"
+    alone = run([request(prompt=600, output=101)], max_num_batched_tokens=256).requests[0]
+    assert (first.last or 0) > (alone.last or 0) + 0.1 * 256
+    late = run([request(prompt=600, output=101) for _ in range(2)], kv_cache_tokens=1000).requests[1]
+    assert (second.first or 0) - (first.last or 0) < (late.first or 0) - (late.sent or 0), "part is done"
+    assert found.preemptions == 0 and not found.unfinished
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 900), st.integers(1, 60)), min_size=1, max_size=12),
+    st.integers(1000, 3000),
+    st.integers(32, 512),
+)
+@settings(max_examples=60, deadline=None)
+def test_first_chunks_alone_end_too_and_never_overfill_the_cache(
+    sizes: list[tuple[int, int]], room: int, budget: int
+) -> None:
+    class Watched(Replica):
+        def _schedule(self):  # type: ignore[no-untyped-def]
+            assert self._used() <= room
+            return super()._schedule()
+
+    bounds = Limits(kv_cache_tokens=room, max_num_batched_tokens=budget, whole_prompts=False)
+    requests = [request(prompt=p, output=o) for p, o in sizes]
+    found = Watched(Clock(), bounds, requests, lambda _: None).run()
+    assert not found.unfinished
+
+
 def test_when_the_cache_is_full_the_last_one_begins_again() -> None:
     found = run([request(output=201), request(output=201)], kv_cache_tokens=300)
     assert found.preemptions >= 1

@@ -114,10 +114,15 @@ class Overhead(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSpeed(Fact):
-    """All releases of an engine, oldest first. `assumed` is said on screens when nothing was measured."""
+    """All releases of an engine, oldest first. `assumed` is said on screens when nothing was measured.
+
+    From `whole_prompts_since` on, a prompt starts only when all of it has room in the KV cache; before, its
+    first chunk was enough. None: always all of it.
+    """
 
     engine: str
     assumed: str | None = None
+    whole_prompts_since: str | None = None
     release: tuple[Overhead, ...]
 
     def at(self, version: str | None) -> Overhead:
@@ -126,6 +131,11 @@ class EngineSpeed(Fact):
             return self.release[-1]
         rows = [row for row in self.release if key(row.since) <= key(version)]
         return rows[-1] if rows else self.release[0]
+
+    def whole_prompts(self, version: str | None) -> bool:
+        """Whether a prompt of a release waits until all of it fits; the newest when None."""
+        since = self.whole_prompts_since
+        return since is None or version is None or key(version) >= key(since)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

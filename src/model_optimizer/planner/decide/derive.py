@@ -6,6 +6,7 @@ from model_optimizer.core import Source
 from model_optimizer.core.steps import Batch
 from model_optimizer.core.units import show_bytes, show_ms
 from model_optimizer.facts import decisions, vllm
+from model_optimizer.planner.speed import links
 
 from . import extras, steady
 from .candidates import PLAIN, own_scheme
@@ -304,8 +305,9 @@ def _parallel(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
         constraint=f"{candidate.parallel} over {link}",
         formula="all-reduces a step = 2 x layers; each moves tokens x hidden x 2 B"
         if candidate.ranks == 1
-        else "one exchange a layer of experts; it moves the tokens of all engines x hidden x 2 B",
-        numbers=_network(question, judged),
+        else "one exchange a layer of experts; each GPU gets the tokens of all others x hidden x 2 B "
+        "and sends as much back",
+        numbers=_network(question, judged) + _routed(question, judged),
         conclusion=f"{candidate.parallel}: the fewest GPUs whose memory and speed hold the limits",
         source=judged.steps.provenance if judged.steps else "assumed",
     )
@@ -313,6 +315,21 @@ def _parallel(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
 
 def _pcie(word: str | None) -> str:
     return f"PCIe {word}, no NVLink" if word else "PCIe, no NVLink"
+
+
+def _routed(question: PlanQuestion, judged: Judged) -> str:
+    """What tokens that go to their experts alone would move, beside what is moved by default."""
+    experts, ranks = question.model.experts, judged.candidate.ranks
+    if experts is None or ranks < 2:
+        return ""
+    hidden = question.model.hidden_size
+    all_of_them = links.gathered(hidden, ranks).bytes
+    chosen = links.routed(hidden, ranks, experts.active).bytes
+    return (
+        f"; {all_of_them / 1e3:,.0f} kB a token and layer by all-gather and reduce-scatter, the default; "
+        f"{chosen / 1e3:,.0f} kB where each token goes to its {experts.active} experts alone "
+        "(--all2all-backend, needs DeepEP)"
+    )
 
 
 def _network(question: PlanQuestion, judged: Judged) -> str:

@@ -5,15 +5,17 @@ from dataclasses import replace
 
 from model_optimizer.core import UsageError
 from model_optimizer.core.steps import StepModel
+from model_optimizer.facts import speed
 from model_optimizer.planner.speed import Roofline, Setup
+from model_optimizer.planner.speed.links import exchanges
 
 
 def grouped(setup: Setup, ranks: int, steps: Callable[[Setup], StepModel]) -> StepModel:
     """One of `ranks` engines in a step that all of them take together, each with as many tokens.
 
     Every GPU computes attention for its own tokens, and its share of the experts for everybody's. Tokens are
-    gathered before the experts and summed after them, which moves what one all-reduce over all of them does
-    (vLLM's all-gather and reduce-scatter). UsageError where times are not those of the roofline.
+    gathered before the experts and summed after them (`links.gathered`, vLLM's default). UsageError where
+    times are not those of the roofline.
     """
     alone = steps(replace(setup, tensor_parallel=1, expert_parallel=False))
     shared = steps(replace(setup, tensor_parallel=ranks, expert_parallel=True))
@@ -23,12 +25,13 @@ def grouped(setup: Setup, ranks: int, steps: Callable[[Setup], StepModel]) -> St
         replace(one, moved=one.moved * ranks, computed=one.computed * ranks, spread=one.spread * ranks)
         for one in shared.mixtures
     )
+    launch, token = exchanges(setup, ranks, speed.generation(setup.gpu.compute_capability or (0, 0)))
     return replace(
         alone,
         mixtures=mixtures,
         reduces=sum(one.shape.layers for one in mixtures),
-        reduce_launch=shared.reduce_launch,
-        reduce_token=shared.reduce_token * ranks,
+        reduce_launch=launch,
+        reduce_token=token,
         provenance=f"{alone.provenance}; experts shared by {ranks} engines, by arithmetic alone",
         known={},
     )

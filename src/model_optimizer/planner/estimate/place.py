@@ -137,7 +137,8 @@ def _kv_bits(placed: FitQuestion) -> int:
 def limits_of(question: EstimateQuestion, setup: Setup, fitted: Fit) -> Limits:
     """What bounds the batch, from the memory's answer and the engine's defaults."""
     said = {one.name: one.value for one in fitted.settings}
-    overhead = speed.engine(setup.engine).at(setup.version)
+    engine = speed.engine(setup.engine)
+    overhead = engine.at(setup.version)
     generates = setup.model.task == "generate"
     return Limits(
         max_num_seqs=int(said.get("max-num-seqs", fitted.max_num_seqs or 256)),
@@ -145,6 +146,7 @@ def limits_of(question: EstimateQuestion, setup: Setup, fitted: Fit) -> Limits:
         kv_cache_tokens=fitted.kv_cache_tokens or None if generates else None,
         cached_tokens=_cached(question, int(said.get("block-size", 16))),
         chunked=any(group.kv_bytes_per_token_16 or group.state_bytes for group in setup.model.groups),
+        whole_prompts=engine.whole_prompts(setup.version),
         mixed=overhead.mixed,
         ahead=overhead.overlap and generates,
         reserve=overhead.reserve if generates else 0.0,

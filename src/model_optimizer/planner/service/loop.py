@@ -144,8 +144,14 @@ class Replica:
             self.waiting.append(heappop(self.arrivals)[1])
 
     def _give_up(self) -> None:
-        """Nothing runs and nothing can start: the prompt is larger than the whole cache."""
-        if self.prompts:
+        """Nothing runs and nothing can start: the prompt is larger than the whole cache.
+
+        Where several are begun, all but the first give their room back before one is given up.
+        """
+        began = [p for p in self.prompts[1:] if p.before > self.limits.cached_tokens]
+        if began:
+            self._give_back(sum(p.before - self.limits.cached_tokens for p in began))
+        elif self.prompts:
             prompt = self.prompts.pop()
             self.loaded -= prompt.before - min(self.limits.cached_tokens, prompt.before)
         else:
@@ -160,6 +166,7 @@ class Replica:
         room = self.limits.kv_cache_tokens
         if room is None:
             return
+        self._give_back(self._used() + len(self.running) - room)
         while len(self.running) > 1 and self._used() + len(self.running) > room:
             index, _ = self.running.popitem()
             request = self.requests[index]
@@ -171,6 +178,20 @@ class Replica:
             self.outcome.preemptions += 1
             self.waiting.appendleft(index)
 
+    def _give_back(self, needed: int) -> None:
+        """Prompts that are not complete give up room first, the newest one before all others.
+
+        Blocks are freed from the end, and what is left of them is found again in the prefix cache.
+        """
+        for prompt in reversed(self.prompts):
+            if needed <= 0:
+                return
+            given = min(needed, prompt.before - min(self.limits.cached_tokens, prompt.before))
+            prompt.before -= given
+            prompt.left += given
+            self.loaded -= given
+            needed -= given
+
     def _length(self, request: Request) -> int:
         """Tokens of its own in the cache when its first token of this start appears."""
         return request.prompt + request.done
@@ -181,8 +202,10 @@ class Replica:
         budget = limits.max_num_batched_tokens - (len(self.running) if limits.mixed else 0)
         room = limits.kv_cache_tokens
         free = None if room is None else room - self._used() - len(self.running)
-        # A prompt starts only when all of it fits beside what the prompts before it still have to load.
-        owed = sum(prompt.left for prompt in self.prompts) + int(limits.reserve * self.to_come)
+        # What the prompts before still have to load, and room that is kept for answers.
+        owed = int(limits.reserve * self.to_come)
+        if limits.whole_prompts:
+            owed += sum(prompt.left for prompt in self.prompts)
         chunks: list[tuple[_Prompt, int]] = []
         for prompt in self.prompts:
             if budget <= 0 or (free is not None and free <= 0):
@@ -190,7 +213,8 @@ class Replica:
             count = min(prompt.left, budget) if free is None else min(prompt.left, budget, free)
             chunks.append((prompt, count))
             budget -= count
-            owed -= count
+            if limits.whole_prompts:
+                owed -= count
             free = None if free is None else free - count
         while self.waiting and budget > 0:
             if len(self.running) + len(self.prompts) >= limits.max_num_seqs:
@@ -200,7 +224,8 @@ class Replica:
             new = request.prompt + request.done - reused
             answer = request.output - request.done
             alone = not (self.running or self.prompts)
-            if free is not None and new + (0 if alone else int(limits.reserve * answer)) > free - owed:
+            wanted = new if limits.whole_prompts or not limits.chunked else min(new, budget)
+            if free is not None and wanted + (0 if alone else int(limits.reserve * answer)) > free - owed:
                 break
             if not limits.chunked and new > budget and chunks:
                 break
@@ -211,7 +236,8 @@ class Replica:
             count = min(new, budget) if limits.chunked else new
             chunks.append((prompt, count))
             budget -= count
-            owed += new - count
+            if limits.whole_prompts:
+                owed += new - count
             free = None if free is None else free - count
         return chunks
 
