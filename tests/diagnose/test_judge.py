@@ -95,6 +95,68 @@ def test_what_was_tried_counts_against_the_usual_answer() -> None:
     assert cause(tried).fix[0] not in cause(usual).fix
 
 
+def test_a_kind_of_answer_that_was_tried_is_never_sure_and_says_what_is_left() -> None:
+    unknown = "unknown model architecture: 'qwen99'"
+    assert cause(of_text([unknown])).confidence == "high"
+    found = cause(of_text(["upgrading changed nothing, it is on the newest release", unknown]))
+    assert found.confidence == "low" or found.id == "llama-arch-dropped"
+    found = cause(of_text(["# rebooted twice", NVML]))
+    assert (found.id, found.confidence) == ("drv-nvml-mismatch", "low")
+    assert "two driver versions are installed" in found.fix[0]
+    assert "line 1 says that the usual answer was tried" in found.because[0]
+
+
+def test_the_next_candidate_comes_first_when_the_usual_one_was_tried() -> None:
+    held = "nvidia-driver : Depends: nvidia-kernel-dkms (= 570)\nE: Unmet dependencies. you have held broken packages"
+    assert cause(of_text([NVML, *held.splitlines()])).id == "drv-nvml-mismatch"
+    found = of_text(["the message is the same after each boot", NVML, *held.splitlines()])
+    assert cause(found).id == "drv-packages-held" and cause(found).confidence != "high"
+    assert [o.id for o in found.others] == ["drv-nvml-mismatch"]
+
+
+@pytest.mark.parametrize(
+    "words", ["we tried 3 nodes, same result", "a larger machine changed nothing", "it worked until Monday"]
+)
+def test_any_vain_attempt_makes_every_answer_less_sure(words: str) -> None:
+    assert cause(of_text([SHM])).confidence == "high"
+    found = cause(of_text([words, SHM]))
+    assert found.confidence == "medium" and "line 1" in found.because[0]
+
+
+READY = "INFO:     Application startup complete."
+ANSWERED = 'INFO:     10.3.0.14:41822 - "POST /v1/chat/completions HTTP/1.1" 200 OK'
+
+
+def test_what_came_before_a_start_that_serves_is_not_the_cause() -> None:
+    found = of_text([PORT, READY, ANSWERED])
+    assert found.primary is None
+    assert "line 3 shows that the program started and answered" in found.others[0].because[0]
+    assert cause(of_text([READY, PORT, ANSWERED])).confidence == "high", "it came while it served"
+    assert cause(of_text([READY, ANSWERED, PORT])).id == "vllm-port"
+    assert cause(of_text([PORT, READY, ANSWERED, SHM])).id == "dkr-shm-bus", "the other one was not overcome"
+
+
+def test_a_request_is_looked_for_after_each_error_and_not_after_each_request() -> None:
+    many = [READY, *[ANSWERED] * 1000]
+    found = of_text([PORT, *many])
+    assert found.primary is None and "line 1002 " not in found.others[0].because[0]
+
+
+OOM = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 MiB."
+GRAPHS = "Capturing CUDA graph shapes:  34%|### | 12/35"
+
+
+def test_a_symptom_of_memory_yields_to_what_ran_beside_it() -> None:
+    assert cause(of_text([OOM])).id == "cuda-oom" and cause(of_text([OOM])).confidence == "medium"
+    assert cause(of_text([GRAPHS, *["x"] * 39, OOM])).id == "vllm-graph-oom"
+    assert cause(of_text([GRAPHS, *["x"] * 41, OOM])).id == "cuda-oom", "too far away"
+
+
+def test_one_line_that_is_no_error_does_not_make_it_sure() -> None:
+    found = cause(of_text(["INFO 11-30 [x.py:1] address already in use, trying the next one"]))
+    assert found.confidence == "medium" and "no error" in found.because[0]
+
+
 def test_equal_versions_speak_against_another_version() -> None:
     assert cause(of_text([PLAN.format("8.6.1", "8.5.3")])).confidence == "high"
     same = cause(of_text([PLAN.format("8.6.1", "8.6.1")]))

@@ -8,10 +8,11 @@ from model_optimizer.core import Host
 from model_optimizer.core.diagnosis import Confidence, Diagnosis, Recognized
 
 from . import correlate
-from .landmarks import INFORMATION, WARNING
+from .landmarks import INFORMATION, SERVED, WARNING
 from .match import Hit, Matcher
 from .needed import needed
 from .signature import LAYERS
+from .tried import DOUBTS, INSTEAD, TRIED
 
 STEPS: tuple[Confidence, ...] = ("low", "medium", "high")
 _WEIGHT = {"specific": 0, "general": 1, "symptom": 2}
@@ -30,12 +31,14 @@ _PLATFORMS = {
 @dataclass(slots=True)
 class Candidate:
     """A possible cause. `against` are sentences; one is enough to be believed last, and `refuted` by what
-    is known of the host is not believed at all unless there is something else to look at."""
+    is known of the host is not believed at all unless there is something else to look at. `tried` are kinds
+    of tried.TRIED."""
 
     hit: Hit
     supports: tuple[str, ...]
     against: tuple[str, ...]
     refuted: bool
+    tried: tuple[str, ...] = ()
 
     @property
     def id(self) -> str:
@@ -106,23 +109,38 @@ def _of_kind(hits: Sequence[Hit], kind: str, place: str | None) -> tuple[Recogni
 
 def _required(hit: Hit, seen: Matcher) -> bool:
     wanted = hit.signature.head.requires
-    return not wanted or any(word.lower() in seen.words for word in wanted)
+    return not wanted or any(_line_of(word, seen) for word in wanted)
+
+
+def _line_of(word: str, seen: Matcher) -> int | None:
+    """Where a word, or any phrase of a kind of `tried`, stands first."""
+    return seen.landmarks.get(word) if word in TRIED else seen.words.get(word.lower())
 
 
 def _candidate(hit: Hit, seen: Matcher, host: Host | None) -> Candidate:
     head = hit.signature.head
     against: list[str] = []
-    tried = {seen.words[w.lower()]: w for w in head.not_when if w.lower() in seen.words}
+    tried = {line: w for w in head.not_when if (line := _line_of(w, seen))}
     if tried:
         line, word = min(tried.items())
-        against.append(f"line {line} (`{word}`) says that the usual answer was tried or does not apply")
+        shown = "" if word in TRIED else f" (`{word}`)"
+        against.append(f"line {line}{shown} says that the usual answer was tried or does not apply")
+    if _overcome(hit, seen):
+        line = seen.landmarks[SERVED]
+        against.append(f"line {line} shows that the program started and answered requests afterwards")
     same = [hit.values.get(name) for name in head.unless_same]
     if len(same) == 2 and same[0] is not None and same[0] == same[1]:
         against.append(f"both values are {same[0]}, so they do not differ")
     rules = hit.signature.body.host
     refuting = correlate.ask(rules.contradicts, host, hit.values)
     supports = correlate.ask(rules.supports, host, hit.values)
-    return Candidate(hit=hit, supports=supports, against=(*against, *refuting), refuted=bool(refuting))
+    return Candidate(
+        hit=hit,
+        supports=supports,
+        against=(*against, *refuting),
+        refuted=bool(refuting),
+        tried=tuple(w for w in tried.values() if w in TRIED),
+    )
 
 
 def _explained(candidates: Sequence[Candidate], hits: Sequence[Hit]) -> Mapping[str, str]:
@@ -160,9 +178,19 @@ def _confidence(
     if hit.level >= WARNING and (seen.unexplained or len(standing) > 1):
         level -= 1
         why.append("it is only a warning, and there are other errors")
+    elif hit.level >= WARNING and hit.count == 1:
+        level = min(level, 1)
+        why.append("one line that is no error is all that shows it")
     elif _later_unknown(seen, hit):
         level = min(level, 1)
         why.append(f"line {seen.unexplained[0].line} is an earlier error that is not known here")
+    if _overcome(hit, seen):
+        return None, first.against
+    if doubts := [
+        t.format(line=seen.landmarks[kind]) for kind, t in DOUBTS.items() if kind in seen.landmarks
+    ]:
+        level = min(level - 1, 1)
+        why += doubts
     if seen.landmarks.get("ready", 0) > hit.last:
         level -= 1
         why.append(f"line {seen.landmarks['ready']} says that the program was ready afterwards")
@@ -178,6 +206,14 @@ def _confidence(
             return None, tuple(why)
         level = 0
     return STEPS[max(0, min(level, len(STEPS) - 1))], tuple(why)
+
+
+def _overcome(hit: Hit, seen: Matcher) -> bool:
+    """It came before the program was ready for the first time, and then requests were answered."""
+    ready = seen.first_ready
+    if hit.signature.head.kind == "client" or ready is None:
+        return False
+    return hit.last < ready < seen.landmarks.get(SERVED, 0)
 
 
 def _later_unknown(seen: Matcher, hit: Hit) -> bool:
@@ -197,7 +233,10 @@ def _recognized(
     explains: Sequence[str],
 ) -> Recognized:
     because = [*why, *(f"explains {name}" for name in explains)]
-    return named(candidate.hit, place, tuple(because), confidence, tried=bool(candidate.against))
+    instead = tuple(INSTEAD[kind] for kind in candidate.tried if kind in INSTEAD)
+    return named(
+        candidate.hit, place, tuple(because), confidence, tried=bool(candidate.against), instead=instead
+    )
 
 
 def _plain(hit: Hit, place: str | None, because: tuple[str, ...] = ()) -> Recognized:
@@ -211,6 +250,7 @@ def named(
     confidence: Confidence | None,
     *,
     tried: bool = False,
+    instead: tuple[str, ...] = (),
 ) -> Recognized:
     """What was seen, with what is known about it."""
     signature, body = hit.signature, hit.signature.body
@@ -220,7 +260,7 @@ def named(
         kind=signature.head.kind,
         layer=signature.head.layer,
         cause=f"{body.cause} {said}" if said else body.cause,
-        fix=_fixes(hit, place, tried=tried),
+        fix=_fixes(hit, place, tried=tried, instead=instead),
         confidence=confidence,
         evidence=tuple(hit.evidence),
         probe=body.probe,
@@ -241,13 +281,13 @@ def _said(text: str | None, values: Mapping[str, str]) -> str | None:
         return None
 
 
-def _fixes(hit: Hit, place: str | None, *, tried: bool) -> tuple[str, ...]:
+def _fixes(hit: Hit, place: str | None, *, tried: bool, instead: tuple[str, ...]) -> tuple[str, ...]:
     """Steps for this platform; for all when it is not known. What was tried comes after what is left."""
     body = hit.signature.body
     kept = {p: steps for p, steps in body.fix_on.items() if place is None or p == place}
     on = [f"{_PLATFORMS[p]}: {s}" if place is None else s for p, steps in kept.items() for s in steps]
     steps = (*body.fix, *on, *((f"Risk: {body.risk}",) if body.risk else ()))
-    return (*body.otherwise, *steps) if tried else steps
+    return (*(body.otherwise or instead), *steps) if tried else steps
 
 
 def _platform_of_log(seen: Matcher) -> str | None:

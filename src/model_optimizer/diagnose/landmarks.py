@@ -2,9 +2,14 @@
 
 import re
 
+from .tried import TRIED
+
 LANDMARKS: dict[str, tuple[str, ...]] = {
     "start": ("vLLM API server version", "&&&& RUNNING TensorRT.trtexec", "server_args=ServerArgs("),
-    "ready": ("Application startup complete", "&&&& PASSED TensorRT", "The server is fired up and ready"),
+    "ready": (
+        "Application startup complete", "&&&& PASSED TensorRT", "The server is fired up and ready",
+        "Started GRPCInferenceService",
+    ),
     "error": (
         "error: ", "exception: ", "error code ", "[e] ", "error[", "critical", "fatal:", "exit: ", "error ",
     ),
@@ -20,6 +25,24 @@ LANDMARKS: dict[str, tuple[str, ...]] = {
     "on windows": ("c:\\", "windows-10-10", "windows-11"),
 }  # fmt: skip
 """Fragments by what they show. Those of `error` only make a line worth a look."""
+
+LANDMARKS.update(TRIED)
+ONCE = ("uses ", "on ", "tried ")
+"""Landmarks of which only the first line matters."""
+
+SERVED = "served"
+LANDMARKS[SERVED] = tuple(
+    f'{path} http/1.1" 200'
+    for path in (
+        "/v1/chat/completions",
+        "/v1/completions",
+        "/v1/embeddings",
+        "/generate",
+        "/infer",
+        "/api/chat",
+    )
+)
+"""A request of a user was answered; looked for once after each known error."""
 
 ERROR, UNSAID, WARNING, INFORMATION = range(4)
 """How bad a line says it is."""

@@ -13,8 +13,9 @@ from typing import Any, cast
 
 from model_optimizer.core.diagnosis import Evidence
 
-from .landmarks import INFORMATION, LANDMARKS, is_error, level_of
+from .landmarks import INFORMATION, LANDMARKS, ONCE, SERVED, is_error, level_of
 from .signature import Signature, needles
+from .tried import TRIED
 
 BEFORE, AFTER = 400, 800
 """Characters around a fragment that a regular expression sees."""
@@ -28,6 +29,9 @@ SATURATED = 256
 
 MOST_MISSES = 20_000
 """Lines with the fragment but not the rest, after which a signature is no longer tried."""
+
+NEAR = 40
+"""Lines before a failure in which what explains it has to stand."""
 
 UNEXPLAINED = 3
 JSON_LONGEST = 1 << 16
@@ -55,11 +59,13 @@ class Hit:
 
 @dataclass(slots=True)
 class Owner:
-    """Who asked for a fragment: signatures by number, landmarks and words by name."""
+    """Who asked for a fragment: signatures by number, landmarks and words by name. Of `words` the first line
+    matters, of those that have to be `near` the latest."""
 
     signatures: list[int] = field(default_factory=list[int])
     landmarks: list[str] = field(default_factory=list[str])
     words: list[str] = field(default_factory=list[str])
+    near: list[str] = field(default_factory=list[str])
 
 
 class Table:
@@ -73,13 +79,17 @@ class Table:
             for needle in signature.needles():
                 owners.setdefault(needle, Owner()).signatures.append(number)
             for word in (*signature.head.requires, *signature.head.not_when):
-                for needle in needles((word,)):
+                for needle in () if word in TRIED else needles((word,)):
                     owners.setdefault(needle, Owner()).words.append(word.lower())
+            for word in signature.head.near:
+                for needle in needles((word,)):
+                    owners.setdefault(needle, Owner()).near.append(word.lower())
         for name, fragments in LANDMARKS.items():
             for needle in needles(fragments):
                 owners.setdefault(needle, Owner()).landmarks.append(name)
         self.needles = list(owners)
         self.owners = list(owners.values())
+        self.served = {n for n, owner in enumerate(self.owners) if owner == Owner(landmarks=[SERVED])}
         self.search = BytesAhoCorasick(self.needles)
 
 
@@ -95,8 +105,11 @@ class Matcher:
     def __init__(self, signatures: Sequence[Signature]) -> None:
         found = table(tuple(signatures))
         self._search, self._needles, self._owners = found.search, found.needles, found.owners
+        self._served = found.served
         self.hits = [Hit(signature) for signature in signatures]
         self.landmarks: dict[str, int] = {}
+        self.first_ready: int | None = None
+        self.near: dict[str, int] = {}
         self.words: dict[str, int] = {}
         self.unexplained: list[Evidence] = []
         self.run = 0
@@ -153,7 +166,10 @@ class Matcher:
             owner = self._owners[pattern]
             for word in owner.words:
                 self.words.setdefault(word, number)
-            if not owner.signatures and all(name.startswith(("uses", "on ")) for name in owner.landmarks):
+            for word in owner.near:
+                self.near[word] = number
+            once = all(name.startswith(ONCE) for name in owner.landmarks)
+            if not owner.signatures and not owner.near and once:
                 self._quiet.add(pattern)  # seen once, nothing more to learn from it
             for index in owner.signatures:
                 known |= self._signature(self.hits[index], line, self._needles[pattern], start)
@@ -177,7 +193,14 @@ class Matcher:
         if name == "start":
             self.run += 1
             self._only_counted.clear()
-        self.landmarks[name] = number
+        elif name == "ready" and self.first_ready is None:
+            self.first_ready = number
+        elif name == SERVED:
+            self._quiet |= self._served
+        if name in TRIED:
+            self.landmarks.setdefault(name, number)
+        else:
+            self.landmarks[name] = number
 
     def _maybe_error(self, line: "_Line", start: int) -> None:
         """An error that no signature knows; the first two and the last are kept."""
@@ -203,7 +226,7 @@ class Matcher:
             hit.count += 1
             hit.last = line.number
             return True
-        if hit.misses >= MOST_MISSES:
+        if hit.misses >= MOST_MISSES or (head.near and not self._is_near(head.near, line.number)):
             return False
         text = line.around(start)
         shown, values = text, dict[str, str]()
@@ -221,11 +244,16 @@ class Matcher:
             hit.evidence, hit.values = [], values
         hit.count += 1
         hit.last = line.number
+        if head.kind == "root":
+            self._quiet -= self._served
         hit.level = min(hit.level, level_of(text))
         evidence = _shown(line.piece(needle, start), shown if head.regex else needle.decode())
         if len(hit.evidence) < EVIDENCE and all(e.text != evidence for e in hit.evidence):
             hit.evidence.append(Evidence(line=line.number, text=evidence))
         return True
+
+    def _is_near(self, words: Sequence[str], number: int) -> bool:
+        return any(self.near.get(word.lower(), -NEAR) >= number - NEAR for word in words)
 
 
 class _Line:

@@ -37,12 +37,13 @@ class Head:
     """How a failure is recognised.
 
     Any of `fragments` (case does not matter) on a line makes it a candidate; `regex` then decides and names
-    values. `requires`: one of these must be somewhere in the log. `not_when`: words that show that the usual
-    answer was tried already. `unless_same`: two values that, when equal, speak against it. `beats`: failures
-    that this one explains. `weight` is `symptom` for a message that many causes share, `general` for one that
-    a more specific one outdoes. `confidence` is the most that a match can give (else: by weight). `silent`:
-    only looked for in the last lines and the stack of a program that says nothing, with `process` as its
-    state.
+    values. `requires`: one of these must be somewhere in the log. `near`: one of these must stand in the 40
+    lines before. `not_when`: words that show that the usual answer was tried already; in both lists a name
+    of tried.TRIED stands for all phrases of that kind. `unless_same`: two values that, when equal, speak
+    against it. `beats`: failures that this one explains. `weight` is `symptom` for a message that many
+    causes share, `general` for one that a more specific one outdoes. `confidence` is the most that a match
+    can give (else: by weight). `silent`: only looked for in the last lines and the stack of a program that
+    says nothing, with `process` as its state.
     """
 
     layer: str
@@ -51,6 +52,7 @@ class Head:
     regex: str | None = None
     requires: tuple[str, ...] = ()
     not_when: tuple[str, ...] = ()
+    near: tuple[str, ...] = ()
     unless_same: tuple[str, ...] = ()
     beats: tuple[str, ...] = ()
     weight: Weight = "specific"
