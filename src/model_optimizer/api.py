@@ -40,6 +40,9 @@ if TYPE_CHECKING:
     from model_optimizer.core.study import Study
     from model_optimizer.flow.plan import PlanRequest
     from model_optimizer.flow.study import Prepared, Room, TuneRequest
+    from model_optimizer.flow.quality import Wishes
+    from model_optimizer.flow.verify import Case
+    from model_optimizer.flow.verify import Desk as VerifyDesk
     from model_optimizer.flow.wiring import Choices, Wiring
     from model_optimizer.planner import Options
     from model_optimizer.planner.estimate import Desk
@@ -51,8 +54,8 @@ if TYPE_CHECKING:
 __all__ = [
     "Optimization", "calibrate", "candidates", "diagnose", "diagnose_command", "doctor", "estimate",
     "explained", "fit", "gpu_memory", "load_host", "make", "optimize", "plan", "plan_making",
-    "plan_quantization", "probe", "quantize", "read_model", "resume", "save", "scheme", "side_by_side", "tune",
-    "tuning", "verify",
+    "plan_quantization", "probe", "quantize", "read_model", "resume", "save", "scheme", "side_by_side",
+    "tune", "tuning", "verify",
 ]  # fmt: skip
 
 
@@ -398,14 +401,15 @@ def verify(
     texts: Path | None = None,
     max_texts: int | None = None,
     run: Path | None = None,
+    wishes: "Wishes | None" = None,
 ) -> Verdict:
     """Compare a candidate with the checkpoint it was made from.
 
     `candidate` is an ONNX folder or file, a checkpoint, or the URL of a server on this machine; with a `run`
     folder it is the name of one of its candidates, and the verdict is also written there. `scheme` is the
     number format whose limits hold (default: what the candidate says of itself, for a server what the
-    reference is stored in), `texts` a file of the user's own. Raises UsageError for what cannot be compared,
-    HostError when an environment is missing, ToolError when a model cannot be run or a server not be asked.
+    reference is stored in), `texts` a file of the user's own, `wishes` what layers
+    `format` and `quality` are asked for. Raises UsageError for what cannot be compared, HostError when an environment is missing, ToolError when a model cannot be run or a server not be asked.
     """
     import tempfile
 
@@ -433,11 +437,22 @@ def verify(
         desk = Desk(scratch=Path(place), log=Path(place) / "server.log")
         if folder:
             desk = Desk(scratch=folder.path / "verify", log=folder.log(f"verify-{candidate}"))
-        verdict = verify_candidate(case, desk, progress)
+        if layer == "quality":
+            verdict = _quality(case, wishes, desk, progress)
+        else:
+            verdict = verify_candidate(case, desk, progress)
     if folder:
         verdict = dataclasses.replace(verdict, subject=candidate, reference="reference")
         folder.write(verdict, f"candidates/{candidate}/verdict-{layer}")
     return verdict
+
+
+def _quality(case: "Case", wishes: "Wishes | None", desk: "VerifyDesk", progress: Progress) -> Verdict:
+    from model_optimizer.flow import quality
+
+    engines = plugins.load_all("model_optimizer.engines")
+    kit = quality.Kit(engines=engines, schemes=_schemes(), host=probe())
+    return quality.verify_quality(case, wishes or quality.Wishes(), kit, desk, progress)
 
 
 def _of_paths(

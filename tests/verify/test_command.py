@@ -114,7 +114,7 @@ def refused(*words: str) -> UsageError:
 
 
 def test_wrong_requests(tmp_path: Path) -> None:
-    assert refused("x", "--against", "r", "--layer", "format").hint == ("layers today: model",)
+    assert "layers today: " in refused("x", "--against", "r", "--layer", "none").hint[0]
     assert "--against" in refused(str(tmp_path)).hint[0]
     assert "cannot be read" in refused("x", "--against", "r", "--texts", str(tmp_path / "none")).message
     assert "is not a run" in refused("x", "--run", str(tmp_path)).message

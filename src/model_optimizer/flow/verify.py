@@ -6,6 +6,7 @@ nothing of the engine, so the engine is started on 127.0.0.1, answers the verifi
 
 import functools
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,13 +34,18 @@ class Desk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """`served` is how the candidate will be served and by what, None when nothing but its file is known."""
+    """`served` is how the candidate will be served and by what, None when nothing but its file is known.
+
+    `judge` is the layer: a function with the parameters of `verify_model`.
+    """
 
     candidate: Artifact | Endpoint
     reference: Artifact
     gate: Gate
     texts: Texts
     max_texts: int = limits.MAX_TEXTS
+    max_tokens: int = limits.MAX_TOKENS
+    judge: Callable[..., Verdict] = verify.verify_model
     served: tuple[Plan, Engine] | None = None
 
 
@@ -57,6 +63,7 @@ def verify_candidate(case: Case, desk: Desk, progress: Progress) -> Verdict:
         progress=progress,
         texts=case.texts,
         max_texts=case.max_texts,
+        max_tokens=case.max_tokens,
     )
     with start(plan, case.candidate, engine=engine, log=desk.log, progress=progress) as server:
         asked = Endpoint(
@@ -84,7 +91,7 @@ def _with_key() -> RunWorker:
 def _verdict(
     case: Case, subject: Artifact | Endpoint, desk: Desk, progress: Progress, *, run: RunWorker | None = None
 ) -> Verdict:
-    return verify.verify_model(
+    return case.judge(
         subject,
         case.reference,
         case.gate,
@@ -93,4 +100,5 @@ def _verdict(
         progress=progress,
         texts=case.texts,
         max_texts=case.max_texts,
+        max_tokens=case.max_tokens,
     )

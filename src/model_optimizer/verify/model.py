@@ -7,7 +7,7 @@ arithmetic on plain numbers in this process.
 import itertools
 import json
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +23,7 @@ from model_optimizer.core import (
     digest,
     plugins,
 )
+from model_optimizer.core.verdict import Layer
 
 from . import outputs, scores, tokens, vectors
 from .endpoint import Endpoint
@@ -32,6 +33,9 @@ from .outputs import Outputs
 from .texts import Group, Texts, builtin
 
 READERS = "model_optimizer.verify.readers"
+More = Callable[[Sequence[tuple[Outputs, Outputs]]], tuple[Judged, ...]]
+"""Further comparisons of the answers that were drawn for a verdict."""
+
 REVISION = 1
 """Raised when workers come to write other outputs, so that none kept from before are taken for theirs."""
 
@@ -46,6 +50,7 @@ class Question:
     run: RunWorker
     scratch: Path
     progress: Progress
+    max_tokens: int = MAX_TOKENS
 
     @property
     def task(self) -> Task:
@@ -62,18 +67,28 @@ def verify_model(
     progress: Progress,
     texts: Texts | None = None,
     max_texts: int = MAX_TEXTS,
+    max_tokens: int = MAX_TOKENS,
+    layer: Layer = "model",
+    further: More | None = None,
 ) -> Verdict:
     """Compare a candidate with the checkpoint it was made from, on texts (the built-in ones when None).
 
     A checkpoint as candidate runs in PyTorch in the number type of its scheme, a server is asked over HTTP. A
     verdict that is undecided after the first texts draws as many more as would decide it, up to
-    `max_texts` of what there is. The reference's outputs stay in the folder `scratch`, so that the next
-    candidate of the same reference does not pay for them. Raises UsageError when the two do not fit each
+    `max_texts` of what there is; texts are cut at `max_tokens`. `further` adds comparisons of its own. The
+    reference's outputs stay in the folder `scratch`, so that the next candidate of the same reference does
+    not pay for them. Raises UsageError when the two do not fit each
     other, and what `run` raises when a model cannot be run.
     """
     _check_pair(candidate, reference)
     question = Question(
-        candidate=candidate, reference=reference, gate=gate, run=run, scratch=scratch, progress=progress
+        candidate=candidate,
+        reference=reference,
+        gate=gate,
+        run=run,
+        scratch=scratch,
+        progress=progress,
+        max_tokens=max_tokens,
     )
     scratch.mkdir(parents=True, exist_ok=True)
     texts = texts or builtin()
@@ -83,7 +98,7 @@ def verify_model(
     found: tuple[Judged, ...] = ()
     drawn = 0
     for _look in range(LOOKS):
-        pairs.append(_answers(question, groups[drawn:stop]))
+        pairs.append(answers(question, groups[drawn:stop]))
         drawn = stop
         found = _judge(question, pairs, groups[:drawn])
         if outcome(found) != "undecided" or drawn == len(groups):
@@ -91,7 +106,9 @@ def verify_model(
         # A quarter more than needed: the estimate itself moves with the new texts.
         wanted = more_texts(found)
         stop = len(groups) if wanted is None else min(len(groups), drawn + math.ceil(wanted * 1.25))
-    return _verdict(question, found, drawn, texts)
+    if further and not any(j.comparison.metric == "finite" for j in found):
+        found += further(pairs)
+    return _verdict(question, found, drawn, texts, layer)
 
 
 def run_reference(
@@ -102,6 +119,7 @@ def run_reference(
     progress: Progress,
     texts: Texts | None = None,
     max_texts: int = MAX_TEXTS,
+    max_tokens: int = MAX_TOKENS,
 ) -> None:
     """Leave in `scratch` what `verify_model` asks of the reference first.
 
@@ -110,7 +128,7 @@ def run_reference(
     scratch.mkdir(parents=True, exist_ok=True)
     task: Task = reference.task  # pyright: ignore[reportAssignmentType]
     groups = (texts or builtin()).groups(task)[:max_texts]
-    files = _Files(scratch, reference, groups[: FIRST[task]])
+    files = _Files(scratch, reference, groups[: FIRST[task]], max_tokens)
     with files.samples():
         _run_reference(files, reference, task, run, progress)
 
@@ -126,12 +144,13 @@ def _check_pair(candidate: Artifact | Endpoint, reference: Artifact) -> None:
 class _Files:
     """Where the workers find some texts and leave their outputs; the names of a reference's say whose."""
 
-    def __init__(self, scratch: Path, reference: Artifact, groups: Sequence[Group]) -> None:
+    def __init__(self, scratch: Path, reference: Artifact, groups: Sequence[Group], max_tokens: int) -> None:
+        self.max_tokens = max_tokens
         samples = [sample for group in groups for sample in group]
         self._lines = [
             json.dumps({"text": s.text} | ({"pair": s.pair} if s.pair is not None else {})) for s in samples
         ]
-        key = digest.of_noun([REVISION, reference.digest, MAX_TOKENS, TOP, self._lines])[7:23]
+        key = digest.of_noun([REVISION, reference.digest, max_tokens, TOP, self._lines])[7:23]
         self.inputs = scratch / f"texts-{key}.jsonl"
         self.wanted = scratch / f"reference-{key}.safetensors"
         self.got = scratch / f"candidate-{key}.safetensors"
@@ -147,9 +166,9 @@ class _Files:
             self.got.unlink(missing_ok=True)
 
 
-def _answers(question: Question, groups: Sequence[Group]) -> tuple[Outputs, Outputs]:
+def answers(question: Question, groups: Sequence[Group]) -> tuple[Outputs, Outputs]:
     """The outputs of both models for some texts, the reference's from `scratch` when they are there."""
-    files = _Files(question.scratch, question.reference, groups)
+    files = _Files(question.scratch, question.reference, groups, question.max_tokens)
     with files.samples():
         _run_reference(files, question.reference, question.task, question.run, question.progress)
         reader = plugins.load(READERS, question.candidate.format)
@@ -179,7 +198,12 @@ def _run_reference(
 
 def _asked(task: Task, files: _Files) -> dict[str, str | int]:
     """What the requests of all workers have in common."""
-    return {"task": task, "samples": str(files.inputs.resolve()), "top_k": TOP, "max_tokens": MAX_TOKENS}
+    return {
+        "task": task,
+        "samples": str(files.inputs.resolve()),
+        "top_k": TOP,
+        "max_tokens": files.max_tokens,
+    }
 
 
 def _place(model: Artifact | Endpoint) -> dict[str, str | None]:
@@ -210,12 +234,12 @@ def _rows(groups: Sequence[Group]) -> list[range]:
     return [range(first, last) for first, last in itertools.pairwise(ends)]
 
 
-def _verdict(question: Question, found: Sequence[Judged], drawn: int, texts: Texts) -> Verdict:
+def _verdict(question: Question, found: Sequence[Judged], drawn: int, texts: Texts, layer: Layer) -> Verdict:
     result = outcome(found)
     more = more_texts(found) if result == "undecided" else None
     candidate = question.candidate
     return Verdict(
-        layer="model",
+        layer=layer,
         subject=candidate.url if isinstance(candidate, Endpoint) else candidate.path,
         reference=question.reference.path,
         outcome=result,

@@ -29,8 +29,8 @@ def judge(pairs: Sequence[tuple[Outputs, Outputs]], gate: Gate) -> tuple[Judged,
     if len(wanted[0]) != len(got[0]):
         return (_other_size(wanted, got),)
     # Lengths say nothing about direction; rows are compared at length 1, as a search index does.
-    units_wanted, units_got = [_unit(v) for v in wanted], [_unit(v) for v in got]
-    cosines = [_dot(a, b) for a, b in zip(units_wanted, units_got, strict=True)]
+    units_wanted, units_got = [unit(v) for v in wanted], [unit(v) for v in got]
+    cosines = [dot(a, b) for a, b in zip(units_wanted, units_got, strict=True)]
     drifts = [drift(a, b, pairs[0][1].dtype) for a, b in zip(units_got, units_wanted, strict=True)]
     return (
         *_cosine(cosines, gate),
@@ -64,12 +64,14 @@ def _other_size(wanted: Sequence[Vector], got: Sequence[Vector]) -> Judged:
     )
 
 
-def _unit(vector: Vector) -> list[float]:
-    length = math.sqrt(_dot(vector, vector))
+def unit(vector: Vector) -> list[float]:
+    """The same direction at length 1."""
+    length = math.sqrt(dot(vector, vector))
     return [x / length for x in vector]
 
 
-def _dot(a: Vector, b: Vector) -> float:
+def dot(a: Vector, b: Vector) -> float:
+    """The sum of products."""
     return sum(map(mul, a, b))
 
 
@@ -121,5 +123,5 @@ def all_cosines(units: Sequence[Vector]) -> list[list[float]]:
     found = [[-math.inf] * len(units) for _ in units]
     for i, a in enumerate(units):
         for j in range(i):
-            found[i][j] = found[j][i] = _dot(a, units[j])
+            found[i][j] = found[j][i] = dot(a, units[j])
     return found

@@ -56,7 +56,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     mine = _outputs.tokenize(tokenizer, samples, longest)
     tokens = reference.tokens() if reference else mine
     with torch.inference_mode():
-        arrays = _run(model, tokens, request, pooling, reference)
+        arrays = run(model, tokens, request, pooling, reference)
     about = {
         "engine": f"torch {torch.__version__}, transformers {transformers.__version__}",
         "dtype": dtype,
@@ -155,9 +155,10 @@ def pooling_of(folder: Path, config: dict[str, Any]) -> str:
     return found[0]
 
 
-def _run(
+def run(
     model: Any, tokens: list[_outputs.Tokens], request: dict[str, Any], pooling: str, reference: Any
 ) -> dict[str, Any]:
+    """The arrays of outputs for the request's task, as _outputs.py names them."""
     import numpy as np
 
     task = request["task"]

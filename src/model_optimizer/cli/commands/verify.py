@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from model_optimizer.cli import options
+from model_optimizer.cli import options, verify_options
 
 GROUP = "make"
 MODEL_TEXTS = 600
@@ -18,7 +18,7 @@ MODEL_TEXTS = 600
     metavar="R",
     help="The checkpoint that X was made from; it runs in PyTorch in float32.",
 )
-@click.option("--layer", default="model", show_default=True, help="What is compared.")
+@click.option("--layer", help="What is looked at: format, model, quality. Default: format, then model.")
 @click.option(
     "--scheme",
     metavar="NAME",
@@ -41,6 +41,7 @@ MODEL_TEXTS = 600
     type=click.Path(path_type=Path, file_okay=False),
     help="A run folder: X is the name of one of its candidates, and the verdict is written there.",
 )
+@verify_options.by_layer
 @click.option("--strict", is_flag=True, help="Exit with 1 when the verdict is undecided.")
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write the verdict to a file."
@@ -49,20 +50,32 @@ MODEL_TEXTS = 600
 def COMMAND(
     candidate: str,
     reference: str | None,
-    layer: str,
+    layer: str | None,
     scheme: str | None,
     texts: Path | None,
     max_texts: int,
     run: Path | None,
+    engine: str | None,
+    gpu: str | None,
+    tensor_parallel: int,
+    gate: tuple[tuple[str, float], ...],
+    tasks: Path | None,
+    max_tokens: int,
+    layers: bool,
+    sensitivity: bool,
     strict: bool,
     out: Path | None,
     as_json: bool,
 ) -> None:
-    """Run X and R on the same inputs and compare their answers.
+    """Say whether X is right, layer by layer.
 
     X is a folder of `mopt convert` or `mopt quantize`, a model.onnx, a checkpoint, or the URL of a server on
-    this machine that gives log-probabilities of a prompt, as vLLM does, or vectors. A checkpoint runs in
-    PyTorch in the number format of --scheme; a server is held to it.
+    this machine that gives log-probabilities of a prompt, as vLLM does, or vectors.
+
+    \b
+    format   a checkpoint as the engine will read it: headers, scales, description; needs no R
+    model    X and R on the same inputs; a checkpoint runs in PyTorch in the number format of --scheme
+    quality  the same through the engine that will serve X, by place in the context, with tasks or retrieval
 
     A number passes when its whole 95 % interval reaches the limit, fails when all of it lies below, and is
     undecided between; then more texts are drawn. Exits with 0 on pass, 1 on fail, and 0 on undecided (1 with
@@ -72,23 +85,55 @@ def COMMAND(
     from model_optimizer.cli.progress import Reporter
     from model_optimizer.cli.render_verify import verdict_text
     from model_optimizer.core import codec
+    from model_optimizer.flow.quality import Wishes
 
-    reporter = Reporter()
-    try:
-        verdict = api.verify(
-            candidate,
-            reference,
-            layer=layer,
-            scheme=scheme,
-            texts=texts,
-            max_texts=max_texts,
-            run=run,
-            progress=reporter,
-        )
-    finally:
-        reporter.close()
+    wishes = Wishes(
+        gate=dict(gate),
+        tasks=tasks,
+        engine=engine,
+        gpu=gpu,
+        tensor_parallel=tensor_parallel,
+        max_tokens=max_tokens,
+        layers=layers,
+        sensitivity=sensitivity,
+    )
+    verdict = None
+    for part in _layers(candidate, reference, layer, run):
+        reporter = Reporter()
+        try:
+            found = api.verify(
+                candidate,
+                reference,
+                layer=part,
+                scheme=scheme,
+                texts=texts,
+                max_texts=max_texts,
+                run=run,
+                progress=reporter,
+                wishes=wishes,
+            )
+        finally:
+            reporter.close()
+        if verdict is not None:
+            click.echo(verdict_text(verdict), err=as_json)
+        verdict = found
+        if verdict.outcome == "fail":
+            break
+    assert verdict is not None
     if out:
         api.save(verdict, out)
     click.echo(codec.dumps(verdict) if as_json else verdict_text(verdict), nl=False)
     no = verdict.outcome == "fail" or (strict and verdict.outcome == "undecided")
     raise click.exceptions.Exit(int(no))
+
+
+def _layers(candidate: str, reference: str | None, layer: str | None, run: Path | None) -> tuple[str, ...]:
+    """The layers to look at. Only a checkpoint has a format to look at; without R nothing can be compared."""
+    if layer is not None:
+        return (layer,)
+    folder = Path(candidate)
+    if run is not None or not folder.is_dir() or not (folder / "config.json").is_file():
+        return ("model",)
+    if any(folder.glob("*.onnx")):
+        return ("model",)
+    return ("format", "model") if reference else ("format",)

@@ -1,0 +1,61 @@
+"""What `mopt verify` is asked for by layer."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from model_optimizer.core import UsageError
+
+from .options import together
+
+
+class LimitType(click.ParamType[Any]):
+    """`recovery=0.95` as a name and a number."""
+
+    name = "METRIC=X"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, float]:
+        if isinstance(value, tuple):
+            return value  # pyright: ignore[reportUnknownVariableType]
+        name, _, number = str(value).partition("=")
+        try:
+            return name.strip(), float(number)
+        except ValueError:
+            raise UsageError(
+                f"--gate takes a metric and its limit, not `{value}`", hint=("--gate recovery=0.95",)
+            ) from None
+
+
+by_layer = together(
+    click.option("--engine", help="format: what will read it, vllm==0.25.1; quality: what runs X."),
+    click.option("--gpu", help="format: the GPU that will compute it, for example 'l40s'."),
+    click.option(
+        "--tp",
+        "tensor_parallel",
+        type=click.IntRange(min=1),
+        default=1,
+        help="format: GPUs to a layer.",
+    ),
+    click.option(
+        "--gate", type=LimitType(), multiple=True, help="quality: a limit of your own, recovery=0.95."
+    ),
+    click.option(
+        "--tasks",
+        type=click.Path(path_type=Path, dir_okay=False),
+        help="quality: questions with choices, JSON lines with context, choices and answer.",
+    ),
+    click.option(
+        "--max-tokens",
+        type=click.IntRange(min=16, max=131072),
+        default=1024,
+        show_default=True,
+        help="quality: where a text is cut.",
+    ),
+    click.option("--by-layer", "layers", is_flag=True, help="quality: the error behind each layer."),
+    click.option(
+        "--sensitivity", is_flag=True, help="quality: which layers cost most, to leave in high precision."
+    ),
+)
