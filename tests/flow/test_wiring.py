@@ -1,6 +1,10 @@
 """How the stages of `optimize` are joined, with tools that only count."""
 
-from dataclasses import dataclass, field
+import subprocess
+import sys
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -9,6 +13,7 @@ from model_optimizer.core import Artifact, Lengths, ModelSpec, Needs, Plan, Sche
 from model_optimizer.flow.wiring import Choices, Kit, Wiring
 
 MIB = 1 << 20
+TINY = Path(__file__).parents[2] / "examples/models/tiny-qwen3"
 MODEL = "Qwen/Qwen3-Embedding-0.6B"
 
 
@@ -69,3 +74,26 @@ def test_a_step_that_plans_share_is_made_once(wiring: Wiring) -> None:
     plans = [a_plan("fp32", "export"), a_plan("int8", "export", "round"), a_plan("bf16", form="safetensors")]
     assert wiring.stages().needs(plans, CHECKPOINT).disk_bytes == 125 * MIB
     assert wiring.stages().needs(plans[2:], CHECKPOINT) == Needs()
+
+
+def test_what_is_measured_carries_its_timeline(wiring: Wiring) -> None:
+    """A report draws distributions and a timeline from it."""
+    command = [sys.executable, "-m", "model_optimizer.testing.fake_server", "--tpot-ms", "1"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            url = process.stdout.readline().split()[-1]
+            work = Workload(
+                concurrency=2, requests=6, prompt_tokens=Lengths.fixed(8), output_tokens=Lengths.fixed(4)
+            )
+            plan = replace(a_plan("bf16", form="safetensors"), workload=work, checkpoint=str(TINY))
+            server = SimpleNamespace(url=url, pid=process.pid, served_name="fake")
+            found = wiring.stages().measure(server, plan, lambda *_: None)
+        finally:
+            process.terminate()
+    assert [p.completed for p in found.points] == [6, 6]
+    loads = found.telemetry["loads"]
+    assert isinstance(loads, list) and len(loads) == 2
+    assert all(len(load["quantiles"]["ttft_ms"]) > 3 for load in loads)
+    assert {"server.rss_bytes", "client.in_flight"} <= set(found.telemetry["series"])
+    assert "gpu" not in found.telemetry["missing"]

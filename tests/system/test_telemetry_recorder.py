@@ -1,5 +1,6 @@
 """What is recorded beside a load: sensors that are there, missing, or fail; engines' pages; the kernel log."""
 
+import inspect
 import json
 import os
 import sys
@@ -7,6 +8,7 @@ import threading
 import time
 from pathlib import Path
 
+import pynvml
 import pytest
 
 from model_optimizer.facts import metrics
@@ -32,6 +34,45 @@ process_start_time_seconds 1.7e9
 garbage
 vllm:broken notanumber
 """
+
+
+NVML_CALLS = (
+    ("nvmlDeviceGetPowerUsage", 1),
+    ("nvmlDeviceGetTotalEnergyConsumption", 1),
+    ("nvmlDeviceGetClockInfo", 2),
+    ("nvmlDeviceGetMemoryInfo", 1),
+    ("nvmlDeviceGetUtilizationRates", 1),
+    ("nvmlDeviceGetCurrentClocksEventReasons", 1),
+    ("nvmlDeviceGetPcieThroughput", 2),
+    ("nvmlDeviceGetFieldValues", 2),
+    ("nvmlDeviceGetTotalEccErrors", 3),
+    ("nvmlDeviceGetTemperature", 2),
+    ("nvmlDeviceGetComputeRunningProcesses", 1),
+)
+
+
+@pytest.mark.parametrize(("call", "arguments"), NVML_CALLS)
+def test_nvml_is_called_as_nvidia_ml_py_wants_it(call: str, arguments: int) -> None:
+    """Wrong arguments would look like a sensor that is missing. The fake one must not allow more."""
+    for module in (pynvml, FakeNvml([])):
+        signature = inspect.signature(getattr(module, call))
+        signature.bind(*range(arguments))
+        with pytest.raises(TypeError):
+            signature.bind()
+
+
+def test_numbers_of_nvml_are_those_of_nvidia_ml_py() -> None:
+    assert (pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX, pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX) == (
+        138,
+        139,
+    )
+    assert (pynvml.NVML_CLOCK_SM, pynvml.NVML_CLOCK_MEM) == (1, 2)
+    assert (pynvml.NVML_PCIE_UTIL_TX_BYTES, pynvml.NVML_PCIE_UTIL_RX_BYTES) == (0, 1)
+    assert (pynvml.NVML_MEMORY_ERROR_TYPE_UNCORRECTED, pynvml.NVML_VOLATILE_ECC) == (1, 0)
+    assert pynvml.NVML_TEMPERATURE_GPU == 0
+    named = {n: v for n, v in vars(pynvml).items() if n.startswith("nvmlClocksThrottleReason")}
+    bits = {v for n, v in named.items() if not n.endswith(("All", "None"))}
+    assert bits == set(nvml.SLOWED_BY)
 
 
 class TestGpus:

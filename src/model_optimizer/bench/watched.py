@@ -56,25 +56,34 @@ class Seen:
 
 class Recording:
     """Records while it is entered, from a process of its own. Where the server is on another machine, only
-    its metrics page and this machine's processor are looked at.
+    its metrics page and this machine's processor are looked at. `gpus` False leaves out those of this
+    machine, for a server that does not use them.
 
     A GPU that fails ends the load as Ctrl-C would, and the result is marked invalid. `seen` is what
     `measure` is handed as `observe`; `complete` puts both together afterwards.
     """
 
-    def __init__(self, target: Target, *, pid: int | None = None, engine_version: str | None = None) -> None:
+    def __init__(
+        self,
+        target: Target,
+        *,
+        pid: int | None = None,
+        engine_version: str | None = None,
+        gpus: bool = True,
+    ) -> None:
         here = is_here(target.url)
+        gpus = gpus and here
         what = What(
             url=target.url,
             pid=pid,
             engine_version=engine_version,
             key_env=target.api_key_env,
-            gpus=here,
+            gpus=gpus,
             kernel=here,
         )
         self.seen = Seen()
         self._watch = Watch(what, on_fatal=self._stop)
-        self._gpus = here and gpu_energy() is not None
+        self._gpus = gpus and gpu_energy() is not None
         self._machine = machine() if here else None
         self._entered = False
         self._ended_by: Event | None = None

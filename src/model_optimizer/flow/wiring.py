@@ -9,6 +9,7 @@ from model_optimizer import planner, report
 from model_optimizer.bench.options import BenchOptions
 from model_optimizer.bench.run import measure
 from model_optimizer.bench.target import Target
+from model_optimizer.bench.watched import Recording
 from model_optimizer.core import (
     Artifact,
     Check,
@@ -196,17 +197,21 @@ class Wiring:
             vocab_size=self._model.vocab_size,
         )
         levels = sorted({1.0, float(workload.concurrency or 1)}) if workload.qps is None else ()
-        return measure(
-            target,
-            workload,
-            plan.slo,
-            progress=progress,
-            sample_memory=telemetry.memory(server.pid),
-            energy=telemetry.energy("cpu"),
-            options=BenchOptions(
-                levels=tuple(levels), duration_s=None if workload.requests else self._choices.seconds
-            ),
+        options = BenchOptions(
+            levels=tuple(levels), duration_s=None if workload.requests else self._choices.seconds
         )
+        with Recording(target, pid=server.pid, gpus=plan.gpu is not None) as recording:
+            found = measure(
+                target,
+                workload,
+                plan.slo,
+                progress=progress,
+                sample_memory=telemetry.memory(server.pid),
+                energy=telemetry.energy("cpu"),
+                options=options,
+                observe=recording.seen,
+            )
+        return recording.complete(found)
 
 
 def _environments() -> frozenset[str]:

@@ -7,7 +7,7 @@ from typing import Any
 from .timeline import Event
 
 NOT_AVAILABLE = "not available"
-# Bits of nvmlDeviceGetCurrentClocksEventReasons, as nvml.h names them.
+# Bits of nvmlDeviceGetCurrentClocksEventReasons, as nvml.h and nvidia-ml-py 13 name them.
 SLOWED_BY = {
     0x1: "idle",
     0x2: "application clocks",
@@ -18,6 +18,8 @@ SLOWED_BY = {
     0x40: "hardware thermal slowdown",
     0x80: "hardware power brake",
     0x100: "display clocks",
+    0x200: "board limit",
+    0x400: "reliability voltage",
 }
 HARMLESS = 0x1 | 0x2 | 0x100
 _NVLINK_TX, _NVLINK_RX = 138, 139  # NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX and _RX, in KiB since the start
