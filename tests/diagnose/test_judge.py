@@ -130,7 +130,7 @@ ANSWERED = 'INFO:     10.3.0.14:41822 - "POST /v1/chat/completions HTTP/1.1" 200
 def test_what_came_before_a_start_that_serves_is_not_the_cause() -> None:
     found = of_text([PORT, READY, ANSWERED])
     assert found.primary is None
-    assert "line 3 shows that the program started and answered" in found.others[0].because[0]
+    assert "line 3 shows that the program started afterwards" in found.others[0].because[0]
     assert cause(of_text([READY, PORT, ANSWERED])).confidence == "high", "it came while it served"
     assert cause(of_text([READY, ANSWERED, PORT])).id == "vllm-port"
     assert cause(of_text([PORT, READY, ANSWERED, SHM])).id == "dkr-shm-bus", "the other one was not overcome"

@@ -126,8 +126,8 @@ def _candidate(hit: Hit, seen: Matcher, host: Host | None) -> Candidate:
         shown = "" if word in TRIED else f" (`{word}`)"
         against.append(f"line {line}{shown} says that the usual answer was tried or does not apply")
     if _overcome(hit, seen):
-        line = seen.landmarks[SERVED]
-        against.append(f"line {line} shows that the program started and answered requests afterwards")
+        line = max(seen.landmarks["ready"], seen.landmarks.get(SERVED, 0))
+        against.append(f"line {line} shows that the program started afterwards, and works")
     same = [hit.values.get(name) for name in head.unless_same]
     if len(same) == 2 and same[0] is not None and same[0] == same[1]:
         against.append(f"both values are {same[0]}, so they do not differ")
@@ -209,10 +209,13 @@ def _confidence(
 
 
 def _overcome(hit: Hit, seen: Matcher) -> bool:
-    """It came before the program was ready for the first time, and then requests were answered."""
+    """It came before the program was ready for the first time, and then requests were answered; of a warning
+    it is enough that the program was ready afterwards."""
     ready = seen.first_ready
     if hit.signature.head.kind == "client" or ready is None:
         return False
+    if hit.level >= WARNING and hit.last < seen.landmarks["ready"]:
+        return True
     return hit.last < ready < seen.landmarks.get(SERVED, 0)
 
 
