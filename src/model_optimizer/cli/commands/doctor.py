@@ -27,6 +27,7 @@ GROUP = "understand"
     help="Write what was read of this machine to a file, without names, serial numbers and addresses.",
 )
 @click.option("--all", "everything", is_flag=True, help="List every check instead of a line a layer.")
+@click.option("--script", is_flag=True, help="Print a shell script that makes it ready; nothing is run.")
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
 @options.as_json
 def COMMAND(
@@ -34,6 +35,7 @@ def COMMAND(
     target: str | None,
     save: Path | None,
     everything: bool,
+    script: bool,
     strict: bool,
     as_json: bool,
 ) -> None:
@@ -45,18 +47,32 @@ def COMMAND(
     from model_optimizer.cli import render_doctor
     from model_optimizer.core import codec
 
+    if script:
+        _require_alone(("--json", as_json), ("--all", everything), ("--strict", strict))
     if save:
         _require_folder(save)
     host = api.load_host(host_file) if host_file else api.probe(ask_hub=True)
     findings = api.doctor(host, target)
     if save:
         _save(host, save)
+    if script:
+        from model_optimizer.doctor.script import compose
+
+        click.echo(compose(host, findings), nl=False)
+        return
     if as_json:
         click.echo(render_doctor.findings_json(findings, codec.to_builtins(host)), nl=False)
     else:
         click.echo(render_doctor.report(host, findings, everything=everything), nl=False)
     bad = ("fail", "warn") if strict else ("fail",)
     raise click.exceptions.Exit(int(any(f.status in bad for f in findings)))
+
+
+def _require_alone(*options: tuple[str, bool]) -> None:
+    from model_optimizer.core import UsageError
+
+    if others := [name for name, given in options if given]:
+        raise UsageError(f"--script prints a script and nothing else; leave out {', '.join(others)}")
 
 
 def _require_folder(path: Path) -> None:

@@ -1,0 +1,8 @@
+# title: the driver, of a branch that is served
+# for: driver_installed module_flavour dkms_built driver_library runtime_fits_driver target_driver
+# warn: driver_branch target_driver ptx_fits_driver
+have_driver() { case $(installed "$driver_package") in "$branch".*) return 0 ;; *) return 1 ;; esac; }
+do_driver() {
+  apt_get install "nvidia-driver-pinning-$branch"
+  apt_get install "$driver_package"
+}

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Made by `mopt doctor --script` from what was read on 2026-11-30. Read it before you run it. It makes so:
+#   nothing: all is well
+# What is so already is left alone, so it may be run again at any time. It stops where a reboot or a
+# person is needed, and goes on from there. With --check it only says what is missing. Where root is
+# needed it asks for it with sudo.
+
+# ... prelude
+
+made_for='ubuntu 24.04'
+if [ "$(os_release ID) $(os_release VERSION_ID)" != "$made_for" ]; then
+  by_hand "this script is for $made_for" "make one here: mopt doctor --script"
+fi
+
+if command -v nvidia-smi >/dev/null; then timeout 30 nvidia-smi -L || true; fi
+
+printf '%s\n' 'left to you: the GPU: MIG is on but no instance was made, so CUDA finds no device' 'make one: sudo nvidia-smi mig -cgi 0 -C   # the whole GPU' 'or turn MIG off: sudo nvidia-smi -i 0 -mig 0'
+left=$((left + 1))
+
+# ... finish

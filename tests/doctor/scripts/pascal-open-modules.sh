@@ -1,0 +1,106 @@
+#!/usr/bin/env bash
+# Made by `mopt doctor --script` from what was read on 2026-11-30. Read it before you run it. It makes so:
+#   1. no driver from NVIDIA's installer file beside the packages
+#   2. NVIDIA's repository, with the key that is known
+#   3. the headers of the running kernel
+#   4. the driver, of a branch that is served
+#   5. unattended upgrades leave the driver alone
+#   6. the driver's module is loaded and answers
+#   7. the CDI file describes the driver that is loaded
+# What is so already is left alone, so it may be run again at any time. It stops where a reboot or a
+# person is needed, and goes on from there. With --check it only says what is missing. Where root is
+# needed it asks for it with sudo.
+
+# ... prelude
+
+made_for='debian 12'
+if [ "$(os_release ID) $(os_release VERSION_ID)" != "$made_for" ]; then
+  by_hand "this script is for $made_for" "make one here: mopt doctor --script"
+fi
+
+# ... apt
+
+branch=580
+driver_package=cuda-drivers
+cuda_repository=https://developer.download.nvidia.com/compute/cuda/repos/debian12/x86_64
+cuda_key=3bf863cc.pub
+cuda_key_is=fpr:EB693B3035CD5710E231E123A4B469963BF863CC
+
+have_remnants() { [ ! -x "$root/usr/bin/nvidia-uninstall" ]; }
+do_remnants() { as_root nvidia-uninstall --silent; }
+step remnants 'no driver from NVIDIA'"'"'s installer file beside the packages'
+
+have_repository() { grep -qrsF "$cuda_repository" "$root/etc/apt/sources.list.d"; }
+do_repository() {
+  apt_get update
+  apt_get install ca-certificates curl gnupg
+  trusted_key "$cuda_repository/$cuda_key" "$cuda_key_is" /usr/share/keyrings/nvidia-cuda.asc
+  printf 'deb [signed-by=/usr/share/keyrings/nvidia-cuda.asc] %s/ /\n' "$cuda_repository" |
+    write_file /etc/apt/sources.list.d/nvidia-cuda.list
+  apt_get update
+}
+step repository 'NVIDIA'"'"'s repository, with the key that is known'
+
+have_headers() { [ -e "$root/lib/modules/$(uname -r)/build" ]; }
+do_headers() {
+  apt_get update
+  apt-cache show "linux-headers-$(uname -r)" >/dev/null 2>&1 ||
+    by_hand "the archive has no headers for kernel $(uname -r) any more" 'sudo apt-get full-upgrade && sudo reboot'
+  apt_get install "linux-headers-$(uname -r)"
+}
+step headers 'the headers of the running kernel'
+
+have_driver() { case $(installed "$driver_package") in "$branch".*) return 0 ;; *) return 1 ;; esac; }
+do_driver() {
+  apt_get install "nvidia-driver-pinning-$branch"
+  apt_get install "$driver_package"
+}
+step driver 'the driver, of a branch that is served'
+
+loose() { # installed packages of the driver that are not held; sudo apt-mark unhold lets them go again
+  # shellcheck disable=SC2016 # these are fields of dpkg-query
+  dpkg-query -W -f='${db:Status-Abbrev} ${binary:Package}\n' 'nvidia-*' 'libnvidia-*' 'cuda-drivers*' libcuda1 2>/dev/null |
+    awk '$1 ~ /^ii/ && $2 !~ /container/ { print $2 }' || true
+}
+have_pin() { [ -z "$(loose)" ]; }
+do_pin() {
+  local names
+  mapfile -t names < <(loose)
+  as_root apt-mark hold "${names[@]}"
+}
+step pin 'unattended upgrades leave the driver alone'
+
+have_module() { [ -e "$root/proc/driver/nvidia/version" ] && timeout 20 nvidia-smi -L >/dev/null 2>&1; }
+do_module() {
+  if [ ! -e "$root/proc/driver/nvidia/version" ]; then
+    if command -v dkms >/dev/null; then as_root dkms autoinstall || true; fi
+    if as_root modprobe nvidia && have_module; then return 0; fi
+  fi
+  reboot_point module # the old module, or nouveau, leaves only with the kernel
+}
+step module 'the driver'"'"'s module is loaded and answers'
+
+driver_now() { timeout 20 nvidia-smi --query-gpu=driver_version --format=csv,noheader 2>/dev/null | sed -n 1p || true; }
+cdi_files() { grep -lsF nvidia.com/gpu "$root"/etc/cdi/* "$root"/var/run/cdi/* || true; }
+have_cdi() {
+  local files file version
+  version=$(driver_now)
+  [ -n "$version" ] || return 1
+  mapfile -t files < <(cdi_files)
+  [ "${#files[@]}" -gt 0 ] || return 1
+  for file in "${files[@]}"; do grep -qF ".so.$version" "$file" || return 1; done
+}
+do_cdi() {
+  local files file
+  mapfile -t files < <(cdi_files)
+  if [ "${#files[@]}" -eq 0 ]; then files=("$root/etc/cdi/nvidia.yaml"); fi
+  for file in "${files[@]}"; do
+    as_root mkdir -p -- "$(dirname -- "$file")"
+    as_root nvidia-ctk cdi generate --output="$file"
+  done
+}
+step cdi 'the CDI file describes the driver that is loaded'
+
+if command -v nvidia-smi >/dev/null; then timeout 30 nvidia-smi -L || true; fi
+
+# ... finish

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# Made by `mopt doctor --script` from what was read on 2026-11-30. Read it before you run it. It makes so:
+#   nothing: all is well
+# What is so already is left alone, so it may be run again at any time. It stops where a reboot or a
+# person is needed, and goes on from there. With --check it only says what is missing. Where root is
+# needed it asks for it with sudo.
+
+# ... prelude
+
+made_for='ubuntu 24.04'
+if [ "$(os_release ID) $(os_release VERSION_ID)" != "$made_for" ]; then
+  by_hand "this script is for $made_for" "make one here: mopt doctor --script"
+fi
+
+if command -v nvidia-smi >/dev/null; then timeout 30 nvidia-smi -L || true; fi
+
+printf '%s\n' 'left to you: installed packages contradict each other: vllm wants torch==2.14.0, torch is 2.13.0' 'give each of them an environment of its own (mopt env create NAME), or reinstall the one that pins:' 'pip install vllm==0.33.0'
+left=$((left + 1))
+
+# ... finish

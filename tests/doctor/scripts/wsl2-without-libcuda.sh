@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+# Made by `mopt doctor --script` from what was read on 2026-11-30. Read it before you run it. It makes so:
+#   1. WSL2 has the libcuda of Windows
+# What is so already is left alone, so it may be run again at any time. It stops where a reboot or a
+# person is needed, and goes on from there. With --check it only says what is missing. Where root is
+# needed it asks for it with sudo.
+
+# ... prelude
+
+made_for='ubuntu 24.04'
+if [ "$(os_release ID) $(os_release VERSION_ID)" != "$made_for" ]; then
+  by_hand "this script is for $made_for" "make one here: mopt doctor --script"
+fi
+
+# ... apt
+
+branch=580
+
+have_libcuda() { [ -e "$root/usr/lib/wsl/lib/libcuda.so.1" ]; }
+do_libcuda() {
+  by_hand 'Windows provides no libcuda' \
+    "on Windows: install driver $branch or newer with the NVIDIA App" \
+    'in PowerShell: wsl --update; wsl --shutdown'
+}
+step libcuda 'WSL2 has the libcuda of Windows'
+
+if command -v nvidia-smi >/dev/null; then timeout 30 nvidia-smi -L || true; fi
+
+# ... finish
