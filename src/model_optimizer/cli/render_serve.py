@@ -43,6 +43,10 @@ def curl(served: Served, task: str, *, keyed: bool) -> str:
     path, body = "completions", {"model": served.served_name, "prompt": "Once upon a time", "max_tokens": 32}
     if task == "embed":
         path, body = "embeddings", {"model": served.served_name, "input": "a sentence"}
+    if task == "rerank":
+        path, body = "rerank", {"model": served.served_name, "query": "why?", "documents": ["because"]}
+    if task == "vision":
+        return f"curl {served.url}/v2/models/{served.served_name}"
     key = ' -H "Authorization: Bearer $MOPT_API_KEY"' if keyed else ""
     data = shlex.quote(json.dumps(body, ensure_ascii=False))
     return f"curl {served.url}/v1/{path} -H 'Content-Type: application/json'{key} -d {data}"

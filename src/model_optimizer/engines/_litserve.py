@@ -6,7 +6,12 @@ from typing import Any
 
 from model_optimizer.core import Launch, Plan, UsageError
 
-JOBS = {"generate": "serve_generate", "embed": "serve_embed"}
+JOBS = {
+    "generate": "serve_generate",
+    "embed": "serve_embed",
+    "rerank": "serve_embed",
+    "vision": "serve_tensors",
+}
 NUMBERS = ("threads", "max_model_len", "max_batch_size", "max_batched_tokens")
 
 
@@ -36,6 +41,7 @@ def launch(plan: Plan, port: int, backend: str, env: Mapping[str, str]) -> Launc
     timeout = plan.setting("batch_timeout_ms")
     request: dict[str, Any] = {
         "backend": backend,
+        "task": task,
         "model": plan.checkpoint,
         "served_name": served_name(plan),
         "host": plan.setting("host") or "127.0.0.1",

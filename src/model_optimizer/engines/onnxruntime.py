@@ -12,8 +12,8 @@ READS = {
     "onnx": frozenset({"fp32", "fp16", "int8", "int8_weight", "int4_rtn"}),
 }
 """The better one first: a language model is exported as a plain graph too, which nobody would serve."""
-TASKS = frozenset({"generate", "embed"})
-FORMATS = {"generate": "onnx_genai", "embed": "onnx"}
+TASKS = frozenset({"generate", "embed", "rerank", "vision"})
+FORMATS = {"generate": "onnx_genai", "embed": "onnx", "rerank": "onnx", "vision": "onnx"}
 """The format of each task: a plain graph has no KV cache, so nobody would want to be answered by one."""
 DEVICES = frozenset({"cpu"})
 ENVIRONMENT = "onnx"
@@ -28,7 +28,7 @@ EMBED_BATCH_TOKENS = 2048
 
 def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]:
     """Bytes of the server's processes under this workload."""
-    runtime = a.process("onnxruntime", work.task)
+    runtime = a.process("onnxruntime", "generate" if work.task == "generate" else "embed")
     if work.task != "generate":
         tokens = a.batch_tokens(work, EMBED_BATCH_TOKENS)
         return (_embed_weights(model, scheme), _hidden(model, tokens), runtime)

@@ -163,7 +163,10 @@ def _stage(server: ServerHandle, stages: Sequence[tuple[str, str]]) -> str:
 
 def _first_answer(server: ServerHandle, work: Workload, key: str | None, limit_s: float) -> None:
     """One token or one vector; a server that is up but cannot compute is not ready."""
-    path, body = _question(work, server.served_name)
+    if work.task == "vision":
+        path, body = f"/v2/models/{server.served_name}/ready", None  # its worker computed before it listened
+    else:
+        path, body = _question(work, server.served_name)
     reply = local_http.ask(server.url + path, body=body, key=key, timeout_s=min(limit_s, 120.0))
     if reply is not None and reply.status == 200 and _is_answer(reply.body, work):
         return
@@ -183,6 +186,8 @@ def _first_answer(server: ServerHandle, work: Workload, key: str | None, limit_s
 def _question(work: Workload, name: str) -> tuple[str, Mapping[str, object]]:
     if work.task == "embed":
         return "/v1/embeddings", {"model": name, "input": "Hello"}
+    if work.task == "rerank":
+        return "/v1/rerank", {"model": name, "query": "Hello", "documents": ["Hello"]}
     return "/v1/completions", {"model": name, "prompt": "Hello", "max_tokens": 1, "temperature": 0}
 
 
@@ -194,6 +199,10 @@ def _is_answer(body: bytes, work: Workload) -> bool:
         if work.task == "embed":
             vector = msgspec.json.decode(body, type=_Embeddings).data[0].embedding
             return bool(vector) and all(math.isfinite(x) for x in vector)
+        if work.task == "rerank":
+            return math.isfinite(msgspec.json.decode(body, type=_Scores).results[0].relevance_score)
+        if work.task == "vision":
+            return True
         return msgspec.json.decode(body, type=_Completion).usage.completion_tokens >= 1
     except (msgspec.MsgspecError, IndexError):
         return False
@@ -207,6 +216,16 @@ class _Vector:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Embeddings:
     data: tuple[_Vector, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Score:
+    relevance_score: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Scores:
+    results: tuple[_Score, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,6 +21,7 @@ from model_optimizer.core import (
 from model_optimizer.system import models
 from model_optimizer.system.runs import RunFolder
 
+from . import engine_files
 from .plain import Wish, plain_plan, with_settings
 
 FACTS = "mopt.json"
@@ -120,6 +121,8 @@ def _plain(
     target: str, wish: Wish, host: Host, engines: Mapping[str, Engine], schemes: Mapping[str, Scheme]
 ) -> Order:
     folder = Path(target)
+    if (folder / engine_files.FILE).is_file():
+        raise engine_files.refusal(folder, host)
     model = models.read(target)
     made = _artifact(folder, wish.scheme, model.task) if folder.is_dir() else None
     artifact = made or models.checkpoint_artifact(model)

@@ -21,7 +21,7 @@ import litserve
 from _contract import Failure
 from _serve_http import Refused, check_length, check_model, read
 from _serve_text import Texts
-from _serve_vectors import Encoded, OnnxVectors, TorchVectors, embed
+from _serve_vectors import Encoded, OnnxScores, OnnxVectors, TorchVectors, embed
 from fastapi import Request
 from fastapi.responses import JSONResponse
 from litserve.loops.base import _SENTINEL_VALUE, _StopLoopError
@@ -191,7 +191,8 @@ class Embedder(litserve.LitAPI):
 def load(folder: Path, request: dict[str, Any]) -> OnnxVectors | TorchVectors:
     threads = request.get("threads")
     if request["backend"] == "onnx":
-        return OnnxVectors(folder, threads=threads, spin=bool(request.get("spin")))
+        kind = OnnxScores if request.get("task") == "rerank" else OnnxVectors
+        return kind(folder, threads=threads, spin=bool(request.get("spin")))
     return TorchVectors(folder, dtype=request.get("dtype") or "fp32", threads=threads)
 
 

@@ -51,6 +51,8 @@ def _padded(texts: list[Encoded]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 class OnnxVectors:
     """A folder with model.onnx whose graph pools and normalises: an output `sentence_embedding` [b,d]."""
 
+    answer = "sentence_embedding"
+
     def __init__(self, folder: Path, *, threads: int | None, spin: bool) -> None:
         import onnxruntime
 
@@ -73,15 +75,21 @@ class OnnxVectors:
             )
         self._inputs = {found.name for found in self._session.get_inputs()}
         outputs = [found.name for found in self._session.get_outputs()]
-        if "sentence_embedding" not in outputs:
-            fail("onnx-output", f"`{folder.name}` has no output sentence_embedding", [", ".join(outputs)])
+        if self.answer not in outputs:
+            fail("onnx-output", f"`{folder.name}` has no output {self.answer}", [", ".join(outputs)])
         self.version = f"onnxruntime {onnxruntime.__version__}"
 
     def run(self, ids: np.ndarray, mask: np.ndarray, types: np.ndarray) -> np.ndarray:
         positions = np.broadcast_to(np.arange(ids.shape[1], dtype=np.int64), ids.shape)
         given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types, "position_ids": positions}
         fed = {name: array for name, array in given.items() if name in self._inputs}
-        return self._session.run(["sentence_embedding"], fed)[0].astype(np.float32, copy=False)
+        return self._session.run([self.answer], fed)[0].astype(np.float32, copy=False)
+
+
+class OnnxScores(OnnxVectors):
+    """A cross-encoder: an output `scores` [b,labels] for pairs of texts."""
+
+    answer = "scores"
 
 
 class TorchVectors:

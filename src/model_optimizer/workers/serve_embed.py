@@ -1,9 +1,9 @@
-"""Serve an embedding model over HTTP in OpenAI's words.
+"""Serve an embedding model or a cross-encoder over HTTP, in OpenAI's words and /v1/rerank.
 
 Request: `backend` (onnx or torch), `model` (folder), `served_name`, `host`, `port`, `threads`,
 `max_model_len`, `max_batch_size` (texts that wait together), `max_batched_tokens` (of one batch, with
-padding), `batch_timeout_ms`, `dtype` (torch: fp32, bf16, fp16), `spin` (whether idle threads of ONNX Runtime
-burn their core while they wait). Null means the backend's own choice.
+padding), `batch_timeout_ms`, `task` (rerank, else vectors), `dtype` (torch: fp32, bf16, fp16), `spin`
+(whether idle threads of ONNX Runtime burn their core while they wait). Null means the backend's own choice.
 
 The port is answered only after a first vector came out. The key comes from the variable MOPT_API_KEY, if
 it is set. Ends with the process: SIGINT or SIGTERM.
@@ -55,9 +55,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def create_server(request: dict[str, Any], failure: Path) -> Any:
-    from _serve_embeddings import Embedder, EmbeddingsSpec, Server, WaitingLoop
+    from _serve_embeddings import Embedder, Server, WaitingLoop
     from _serve_http import Key, add_models_route, shape_errors
-    from _serve_text import Texts
     from _serve_vectors import longest
 
     folder = Path(request["model"])
@@ -68,7 +67,7 @@ def create_server(request: dict[str, Any], failure: Path) -> Any:
         failure,
         max_batch_size=request.get("max_batch_size") or 1,
         batch_timeout=(request.get("batch_timeout_ms") or 0) / 1000,
-        spec=EmbeddingsSpec(Texts(folder), request["served_name"], limit, _vocabulary(folder)),
+        spec=_spec(request, folder, limit),
         loop=WaitingLoop(),
     )
     key = os.environ.get("MOPT_API_KEY")
@@ -85,6 +84,20 @@ def create_server(request: dict[str, Any], failure: Path) -> Any:
     engine = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in packages)
     add_models_route(server.app, request["served_name"], limit, engine)
     return server
+
+
+def _spec(request: dict[str, Any], folder: Path, limit: int) -> Any:
+    """What is asked and answered: vectors of texts, or scores of pairs where `task` is rerank."""
+    from _serve_embeddings import EmbeddingsSpec
+    from _serve_text import Texts
+
+    given = (Texts(folder), request["served_name"], limit, _vocabulary(folder))
+    if request.get("task") != "rerank":
+        return EmbeddingsSpec(*given)
+    from _serve_rerank import RerankSpec
+
+    facts = json.loads((folder / "mopt.json").read_text(encoding="utf-8"))
+    return RerankSpec(*given, activation=facts.get("activation"))
 
 
 def _vocabulary(folder: Path) -> int | None:

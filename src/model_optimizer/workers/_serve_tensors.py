@@ -1,0 +1,231 @@
+"""Tensors over HTTP on LitServe: requests whose images have one size are computed together."""
+
+import asyncio
+import math
+import time
+import traceback
+import uuid
+from pathlib import Path
+from typing import Any
+
+import litserve
+import numpy as np
+from _contract import Failure, fail
+from _serve_embeddings import leave
+from _serve_http import Refused, read
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from litserve.specs.base import LitSpec
+from litserve.utils import LitAPIStatus, ResponseBufferItem
+from pydantic import BaseModel, ConfigDict
+
+DATATYPES = {"tensor(float)": "FP32", "tensor(float16)": "FP16", "tensor(int64)": "INT64"}
+NUMBERS = {"FP32": "float32", "FP16": "float16", "INT64": "int64"}
+MOST_NUMBERS = 64 * 2**20
+
+
+class Tensor(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    name: str
+    shape: list[int]
+    datatype: str
+    data: list[Any]
+
+
+class Asked(BaseModel):
+    model_config = ConfigDict(extra="ignore")
+
+    id: str | None = None
+    inputs: list[Tensor]
+
+
+class Tensors(LitSpec):
+    """Reads and writes the Open Inference Protocol in the process that answers HTTP."""
+
+    def __init__(self, name: str, facts: dict[str, Any]) -> None:
+        super().__init__()
+        self.api_path = f"/v2/models/{name}/infer"
+        self._name, self._facts = name, facts
+
+    def pre_setup(self, lit_api: litserve.LitAPI) -> None:
+        del lit_api
+        self.add_endpoint(self.api_path, self.infer, ["POST"])
+
+    def decode_request(self, request: Any, context_kwargs: Any = None) -> Any:
+        return request
+
+    def encode_response(self, output: Any, context_kwargs: Any = None) -> Any:
+        return output
+
+    async def infer(self, request: Request) -> JSONResponse:
+        asked = await read(request, Asked)
+        arrays = arrays_of(asked.inputs, self._facts)
+        uid, event = uuid.uuid4(), asyncio.Event()
+        self.response_buffer[uid] = ResponseBufferItem(event=event)
+        try:
+            self.request_queue.put((self.response_queue_id, uid, time.monotonic(), arrays))
+            await event.wait()
+            found, status = self.response_buffer[uid].response
+        finally:
+            self.response_buffer.pop(uid, None)
+        if status == LitAPIStatus.ERROR:
+            raise Refused(500, "the engine failed; the server's log says why", code="engine_failed")
+        body = {"model_name": self._name, "model_version": "1", "outputs": written(found, self._facts)}
+        return JSONResponse({**body, "id": asked.id} if asked.id else body)
+
+
+class Network(litserve.LitAPI):
+    """The model's process. Why it could not start is left in `failure` for the one that waits for it."""
+
+    def __init__(self, request: dict[str, Any], facts: dict[str, Any], failure: Path, **options: Any) -> None:
+        super().__init__(**options)
+        self._request, self._facts, self._failure = request, facts, failure
+
+    def setup(self, device: str) -> None:
+        del device
+        try:
+            self._session = open_session(Path(self._request["model"]), self._request)
+            self.predict([first_input(self._facts)])
+        except Failure as error:
+            leave(self._failure, error.reference, error.message, error.cause, error.hint)
+            raise
+        except Exception as error:
+            traceback.print_exc()
+            cause = [f"{type(error).__name__}: {error}"[:500]]
+            leave(self._failure, "no-first-answer", "the model could not give a first answer", cause, ())
+            raise
+
+    def batch(self, inputs: list[Any]) -> list[Any]:
+        return list(inputs)
+
+    def predict(self, x: list[Any]) -> list[Any]:
+        return compute(self._session, x)
+
+    def unbatch(self, output: list[Any]) -> list[Any]:
+        return output
+
+
+def describe(app: FastAPI, name: str, facts: dict[str, Any]) -> None:
+    """What the network takes and gives, and that it is ready: it computed before the port was answered."""
+
+    @app.get(f"/v2/models/{name}")
+    async def metadata() -> JSONResponse:
+        described = {
+            key: [
+                {
+                    "name": v["name"],
+                    "datatype": DATATYPES.get(v["type"], v["type"]),
+                    "shape": shown(v["shape"]),
+                }
+                for v in facts[key]
+            ]
+            for key in ("inputs", "outputs")
+        }
+        return JSONResponse({"name": name, "versions": ["1"], "platform": "onnxruntime_onnx", **described})
+
+    @app.get(f"/v2/models/{name}/ready")
+    async def ready() -> JSONResponse:
+        return JSONResponse({"name": name, "ready": True})
+
+
+def arrays_of(tensors: list[Any], facts: dict[str, Any]) -> dict[str, Any]:
+    """What was sent as arrays, checked against what the graph takes."""
+    given = {tensor.name: tensor for tensor in tensors}
+    found: dict[str, Any] = {}
+    for value in facts["inputs"]:
+        tensor, kind = given.get(value["name"]), DATATYPES[value["type"]]
+        if tensor is None:
+            raise Refused(400, f"the input `{value['name']}` is missing", code="inputs", param="inputs")
+        if tensor.datatype != kind:
+            raise Refused(
+                400, f"`{tensor.name}` is {kind}, not {tensor.datatype}", code="datatype", param="inputs"
+            )
+        wanted = value["shape"]
+        fits = len(tensor.shape) == len(wanted) and all(
+            n > 0 and (not isinstance(w, int) or w == n) for n, w in zip(tensor.shape, wanted, strict=False)
+        )
+        step = int(facts.get("size_step") or 1)
+        if not fits or any(n % step for n in tensor.shape[2:]):
+            shape = " x ".join(map(str, wanted))
+            also = f", sides in steps of {step}" if step > 1 else ""
+            raise Refused(400, f"`{tensor.name}` has the shape {shape}{also}", code="shape", param="inputs")
+        count = math.prod(tensor.shape)
+        if count > MOST_NUMBERS:
+            raise Refused(
+                413, f"an input has at most {MOST_NUMBERS} numbers", code="too_large", param="inputs"
+            )
+        try:
+            array = np.asarray(tensor.data, dtype=NUMBERS[kind]).ravel()
+        except (ValueError, TypeError):
+            raise Refused(
+                400, f"`{tensor.name}` holds what is no number", code="data", param="inputs"
+            ) from None
+        if array.size != count:
+            raise Refused(
+                400, f"`{tensor.name}` has {array.size} numbers, its shape says {count}", code="data"
+            )
+        found[tensor.name] = array.reshape(tensor.shape)
+    return found
+
+
+def written(found: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, Any]]:
+    kinds = {v["name"]: DATATYPES.get(v["type"], "FP32") for v in facts["outputs"]}
+    return [
+        {"name": n, "shape": list(a.shape), "datatype": kinds[n], "data": a.ravel().tolist()}
+        for n, a in found.items()
+    ]
+
+
+def compute(session: Any, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Requests of one size together, each answer back in its place."""
+    names = [value.name for value in session.get_outputs()]
+    groups: dict[Any, list[int]] = {}
+    for place, arrays in enumerate(requests):
+        groups.setdefault(tuple(a.shape[1:] for a in arrays.values()), []).append(place)
+    found: list[Any] = [None] * len(requests)
+    for places in groups.values():
+        fed = {name: np.concatenate([requests[p][name] for p in places]) for name in requests[places[0]]}
+        outputs = session.run(names, fed)
+        begin = 0
+        for place in places:
+            end = begin + len(next(iter(requests[place].values())))
+            found[place] = {name: array[begin:end] for name, array in zip(names, outputs, strict=True)}
+            begin = end
+    return found
+
+
+def first_input(facts: dict[str, Any]) -> dict[str, Any]:
+    step = int(facts.get("size_step") or 1)
+    sizes = {"batch": 1, "height": 2 * step, "width": 2 * step}
+    return {
+        v["name"]: np.zeros(
+            [d if isinstance(d, int) else sizes.get(d, 1) for d in v["shape"]], dtype="float32"
+        )
+        for v in facts["inputs"]
+    }
+
+
+def open_session(folder: Path, request: dict[str, Any]) -> Any:
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.intra_op.allow_spinning", "1" if request.get("spin") else "0")
+    if request.get("threads"):
+        options.intra_op_num_threads = request["threads"]
+    try:
+        return onnxruntime.InferenceSession(
+            str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:  # noqa: BLE001 - the library's errors share no base of their own
+        fail(
+            "onnx-unreadable",
+            f"ONNX Runtime cannot load `{folder.name}/model.onnx`",
+            [str(error).strip().splitlines()[0][:300]],
+            ["make the artefact again"],
+        )
+
+
+def shown(shape: list[Any]) -> list[int]:
+    return [d if isinstance(d, int) else -1 for d in shape]
