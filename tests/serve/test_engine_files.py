@@ -20,9 +20,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def host(*capabilities: tuple[int, int]) -> Host:
-    return Host(
-        gpus=tuple(Gpu(index=n, name="card", compute_capability=c) for n, c in enumerate(capabilities))
-    )
+    return Host(gpus=tuple(Gpu(name="card", compute_capability=c) for c in capabilities))
 
 
 def test_a_machine_without_a_gpu_says_so(folder: Path) -> None:

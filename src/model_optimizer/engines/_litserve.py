@@ -41,7 +41,7 @@ def launch(plan: Plan, port: int, backend: str, env: Mapping[str, str]) -> Launc
     timeout = plan.setting("batch_timeout_ms")
     request: dict[str, Any] = {
         "backend": backend,
-        "task": task,
+        **({"task": task} if task == "rerank" else {}),
         "model": plan.checkpoint,
         "served_name": served_name(plan),
         "host": plan.setting("host") or "127.0.0.1",
