@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Made by `mopt doctor --script` from what was read on 2026-11-30. Read it before you run it. It makes so:
+# Made by `mopt doctor --script` from what was read on 2026-11-30. Read it before you run it.
+# It makes so:
 #   1. no remnants of another driver
 #   2. the headers of the running kernel
 #   3. the driver, of a branch that is served
 #   4. unattended upgrades leave the driver alone
 #   5. the driver's module is loaded and answers
 #   6. the CDI file describes the driver that is loaded
-# What is so already is left alone, so it may be run again at any time. It stops where a reboot or a
-# person is needed, and goes on from there. With --check it only says what is missing. Where root is
-# needed it asks for it with sudo.
+# What is so already is left alone, so it may be run again at any time. It stops where a
+# reboot or a person is needed, and goes on from there. With --check it only says what is
+# missing. Where root is needed it asks for it with sudo.
 
 # ... prelude
 

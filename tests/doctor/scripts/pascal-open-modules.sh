@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Made by `mopt doctor --script` from what was read on 2026-11-30. Read it before you run it. It makes so:
+# Made by `mopt doctor --script` from what was read on 2026-11-30. Read it before you run it.
+# It makes so:
 #   1. no driver from NVIDIA's installer file beside the packages
 #   2. NVIDIA's repository, with the key that is known
 #   3. the headers of the running kernel
@@ -7,9 +8,9 @@
 #   5. unattended upgrades leave the driver alone
 #   6. the driver's module is loaded and answers
 #   7. the CDI file describes the driver that is loaded
-# What is so already is left alone, so it may be run again at any time. It stops where a reboot or a
-# person is needed, and goes on from there. With --check it only says what is missing. Where root is
-# needed it asks for it with sudo.
+# What is so already is left alone, so it may be run again at any time. It stops where a
+# reboot or a person is needed, and goes on from there. With --check it only says what is
+# missing. Where root is needed it asks for it with sudo.
 
 # ... prelude
 

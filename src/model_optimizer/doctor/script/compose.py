@@ -93,11 +93,12 @@ def _head(host: Host, chosen: Sequence[Step]) -> str:
     day = f" on {host.taken}" if host.taken else ""
     lines = [
         "#!/usr/bin/env bash",
-        f"# Made by `mopt doctor --script` from what was read{day}. Read it before you run it. It makes so:",
+        f"# Made by `mopt doctor --script` from what was read{day}. Read it before you run it.",
+        "# It makes so:",
         *(what or ["#   nothing: a script has nothing to do here"]),
-        "# What is so already is left alone, so it may be run again at any time. It stops where a reboot or a",
-        "# person is needed, and goes on from there. With --check it only says what is missing. Where root is",
-        "# needed it asks for it with sudo.",
+        "# What is so already is left alone, so it may be run again at any time. It stops where a",
+        "# reboot or a person is needed, and goes on from there. With --check it only says what is",
+        "# missing. Where root is needed it asks for it with sudo.",
     ]
     return "\n".join(map(_one_line, lines))
 

@@ -13,10 +13,10 @@ _HEAD = re.compile(r"# (title|for|warn|only|wait|place): (.+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """`calls` are checks whose failure calls for it, `warns` those whose warning does too. `only` names what
-    else must hold (a container engine, Docker, SELinux, Secure Boot); `wait` what must hold for it to be
-    taken along when a check that calls for it could not be asked yet. `body` defines have_NAME, which tells whether
-    it is so already, and do_NAME. The number in the file's name is its place in the order.
+    """`calls` are checks whose failure calls for it, `warns` those whose warning does too. `only` names
+    what else must hold (a container engine, Docker, SELinux, Secure Boot); `wait` what must hold for it to
+    be taken along when a check that calls for it could not be asked yet. `body` defines have_NAME, which
+    tells whether it is so already, and do_NAME. The number in the file's name is its place in the order.
     """
 
     name: str
