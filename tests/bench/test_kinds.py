@@ -8,13 +8,14 @@ import time
 from collections import Counter, defaultdict
 from dataclasses import replace
 
+import psutil
 import pytest
 
-from model_optimizer.bench import crew
 from model_optimizer.bench.options import BenchOptions
 from model_optimizer.bench.run import measure
 from model_optimizer.bench.target import Target
 from model_optimizer.core import HostError, Lengths, Measurement, MoptError, Slo, UsageError, Workload
+from model_optimizer.system import piped
 from model_optimizer.testing.fake_server import Behaviour, FakeServer
 
 QUICK = Behaviour(ttft_ms=0.5, tpot_ms=0.1)
@@ -45,6 +46,25 @@ class TestProcesses:
                 asked.append(Counter(tuple(r.body["prompt"]) for r in server.records))
             assert (point.completed, point.client.processes) == (20, processes)
         assert asked[0] == asked[1]
+
+    def test_a_member_that_is_killed_ends_the_load(self) -> None:
+        """The load was then another one than asked for; and nothing is left running."""
+        mine = psutil.Process()
+        with FakeServer(replace(QUICK, tpot_ms=2)) as server:
+
+            def kill() -> None:
+                while len(server.records) < 30:
+                    time.sleep(0.01)
+                members = [p for p in mine.children() if "model_optimizer.bench.member" in p.cmdline()]
+                assert len(members) == 2
+                members[0].kill()
+
+            thread = threading.Thread(target=kill)
+            thread.start()
+            with pytest.raises(HostError, match="ended early"):
+                bench(server, replace(WORK, requests=None), duration_s=60, processes=2)
+            thread.join()
+        assert not [p for p in mine.children() if "model_optimizer.bench.member" in p.cmdline()]
 
     def test_ctrl_c_keeps_what_was_measured(self) -> None:
         with FakeServer(replace(QUICK, tpot_ms=2)) as server:
@@ -83,7 +103,7 @@ class TestProcesses:
         assert point.completed >= 8
 
     def test_a_process_that_ends_early_is_told(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(crew.sys, "executable", "/bin/true")
+        monkeypatch.setattr(piped.sys, "executable", "/bin/true")
         with FakeServer(QUICK) as server, pytest.raises(HostError, match="ended early"):
             bench(server, processes=2)
 

@@ -7,15 +7,14 @@ A member is this package's own `member.py`; a frame between us is a length and a
 """
 
 import asyncio
-import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from time import perf_counter_ns
 
 import msgspec
 
 from model_optimizer.core import HostError, Workload
+from model_optimizer.system.piped import Piped
 
 from .level import Driven, Level
 from .options import BenchOptions
@@ -25,7 +24,7 @@ from .target import Target
 _READY_S = 60.0
 _LEAD_NS = 50_000_000
 _STOP_S = 10.0
-FRAME_LIMIT = 1 << 31
+_MEMBER = "model_optimizer.bench.member"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +78,7 @@ async def drive(job: Job, processes: int, progress: Callable[[float], None]) -> 
     """Drive a level with several processes. Raises HostError when one of them does not start."""
     levels = parts_of(job.level, processes)
     members = [Member(replace(job, level=level)) for level in levels]
+    tasks: list[asyncio.Task[Driven]] = []
     try:
         await asyncio.gather(*(member.start() for member in members))
         begin = perf_counter_ns() + _LEAD_NS
@@ -90,12 +90,15 @@ async def drive(job: Job, processes: int, progress: Callable[[float], None]) -> 
             shares[place] = share
             progress(min(shares))
 
-        tasks = [
+        tasks += [
             asyncio.create_task(member.result(lambda share, place=place: tell(place, share)))
             for place, member in enumerate(members)
         ]
         return merged(job.level, await _all(tasks, members))
     finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.gather(*(member.end() for member in members))
 
 
@@ -116,17 +119,12 @@ class Member:
 
     def __init__(self, job: Job) -> None:
         self._job = job
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: Piped | None = None
+        self._heard = False
 
     async def start(self) -> None:
         """Start it, hand it its job, and wait until its requests are made."""
-        self._process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-P", "-m", "model_optimizer.bench.member"),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            start_new_session=True,  # Ctrl-C is for us to pass on
-        )
+        self._process = await Piped.start(_MEMBER)
         self.send(self._job)
         try:
             await asyncio.wait_for(self._frame(), _READY_S)
@@ -135,41 +133,31 @@ class Member:
 
     def send(self, value: object) -> None:
         assert self._process is not None
-        assert self._process.stdin is not None
-        with suppress(ConnectionError):
-            self._process.stdin.write(frame(value))
+        self._process.send(msgspec.msgpack.encode(value))
 
     async def result(self, progress: Callable[[float], None]) -> Driven:
         while True:
-            raw = await self._frame()
-            found = msgspec.msgpack.decode(raw, type=Said)
+            found = msgspec.msgpack.decode(await self._frame(), type=Said)
             if found.driven is not None:
+                self._heard = True
                 return found.driven
             progress(found.share)
 
     async def end(self) -> None:
-        """The process ends by itself when its input does."""
-        if self._process is None:
-            return
-        if self._process.stdin is not None:
-            self._process.stdin.close()
-        try:
-            await asyncio.wait_for(self._process.communicate(), _STOP_S)
-        except TimeoutError:
-            self._process.kill()
-            await self._process.wait()
-        transport: asyncio.BaseTransport = getattr(self._process, "_transport")  # noqa: B009 - its pipes
-        transport.close()
-        await asyncio.sleep(0)
+        """A process whose result is here ends by itself; nothing of another one is needed any more."""
+        if self._process is not None:
+            await self._process.end(at_once=not self._heard)
 
     async def _frame(self) -> bytes:
         assert self._process is not None
-        assert self._process.stdout is not None
         try:
-            size = int.from_bytes(await self._process.stdout.readexactly(4), "big")
-            return await self._process.stdout.readexactly(size)
-        except asyncio.IncompleteReadError:
-            raise HostError("a process of the load generator ended early") from None
+            return await self._process.receive()
+        except EOFError:
+            raise HostError(
+                f"process {self._process.pid} of the load generator ended early",
+                cause=("the load was then another one than asked for, so nothing of it counts",),
+                hint=("if it was killed for want of memory, use fewer --processes or shorter answers",),
+            ) from None
 
 
 class Said(msgspec.Struct):
@@ -184,8 +172,3 @@ class Told(msgspec.Struct):
 
     begin_ns: int | None = None
     stop: bool = False
-
-
-def frame(value: object) -> bytes:
-    data = msgspec.msgpack.encode(value)
-    return len(data).to_bytes(4, "big") + data

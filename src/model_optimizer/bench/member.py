@@ -11,8 +11,10 @@ from contextlib import suppress
 
 import msgspec
 
+from model_optimizer.system.piped import frame
+
 from . import answers
-from .crew import Job, Said, Told, frame
+from .crew import Job, Said, Told
 from .exchange import Exchange, Outcome
 from .load import Driver
 from .pool import Pool, allow_many_sockets
@@ -64,7 +66,7 @@ class Say:
 
     def _write(self, value: object) -> None:
         with suppress(BrokenPipeError):
-            self._out.write(frame(value))
+            self._out.write(frame(msgspec.msgpack.encode(value)))
             self._out.flush()
 
 
