@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from model_optimizer.core import UsageError
-from model_optimizer.facts import drivers, formats, releases, tensorrt, tensorrt_llm, vllm
+from model_optimizer.facts import drivers, flags, formats, releases, tensorrt, tensorrt_llm, vllm
 from model_optimizer.facts.versions import covers, key
 
 
@@ -197,3 +197,31 @@ def test_each_format_file_is_named_after_its_format(name: str) -> None:
     assert fact.name == name
     since = [key(row.since) for row in fact.vllm]
     assert since == sorted(set(since))
+
+
+def _present(name: str, section: flags.Section) -> dict[str, bool]:
+    """Whether each release that was read has a name; counters show with `_total`, however they are called."""
+    names = {name, f"{name}_total"}
+    return {v: not names.isdisjoint(flags.table("vllm", v).section(section)) for v in flags.versions("vllm")}
+
+
+@pytest.mark.parametrize(
+    ("name", "since", "until", "section"),
+    [(row.flag, row.since, row.until, "options") for row in vllm.flags()]
+    + [(row.metric, row.since, row.until, "metrics") for row in vllm.metrics()],
+)
+def test_notes_on_options_and_metrics_agree_with_the_sources(
+    name: str, since: str | None, until: str | None, section: flags.Section
+) -> None:
+    """`facts/flags` was made from each release's sources; notes may name no release where it differs."""
+    there = _present(name, section)
+    if since == until is None and not any(there.values()):
+        pytest.skip("not an option that the tool reads")
+    if until is not None and until.startswith("before"):
+        assert not any(there.values())
+        return
+    for version, has in there.items():
+        early = since is not None and key(version) < key(since)
+        late = until is not None and key(version) > key(until)
+        wanted = not (early or late)
+        assert has == wanted, f"{name} in {version}: {has}, the note says {since} to {until}"

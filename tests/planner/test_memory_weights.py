@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from model_optimizer.core import Lora, Quantization, UsageError, Weight, plugins
+from model_optimizer.core import FitQuestion, Lora, Quantization, UsageError, Weight, plugins
 from model_optimizer.facts import memory
-from model_optimizer.planner.memory import storage, weights
+from model_optimizer.planner.fit import fit
+from model_optimizer.planner.memory import card, storage, weights
 from model_optimizer.planner.memory.split import (
     Split,
     local_copies,
@@ -157,3 +158,21 @@ def test_rotary_tables_only_where_there_is_rotation() -> None:
     assert weights.rotary_bytes(spec()) == 40960 * 128 * 2
     assert weights.rotary_bytes(spec("deepseek-ai/DeepSeek-V2")) == 163840 * 64 * 2
     assert weights.rotary_bytes(spec("sentence-transformers/all-MiniLM-L6-v2")) == 0
+
+
+def test_a_model_whose_experts_alone_have_four_bits() -> None:
+    """Kimi-K2-Thinking: its list of exceptions has words in brackets, and its files are published as 594 GB."""
+    found = fit(
+        FitQuestion(
+            model=models.read("moonshotai/Kimi-K2-Thinking"),
+            gpu=card.named("h200"),
+            tensor_parallel=8,
+            max_model_len=8192,
+        )
+    )
+    said = {term.name: term.because for term in found.terms}
+    assert "4 bits" in said["weights: experts"]
+    assert all(
+        "x 2 B" in said[f"weights: {name}"] for name in ("feed-forward", "shared experts", "attention")
+    )
+    assert 8 * found.weights_bytes == pytest.approx(594e9, rel=0.05)

@@ -150,8 +150,8 @@ class Shared(Fact):
     `pass_bandwidth` the share of the peak that they reach. `frontend_busy_ms` is the time in which the server
     in front of an engine (one Python process) reads a request and can do nothing else.
 
-    Three say what a calibrated machine is compared with: without graphs a layer costs the host as much as
-    `layer_launches` launches, and `pass_us` and `pass_bandwidth` hold where a small kernel in a graph takes
+    Four say what a calibrated machine is compared with: without graphs a layer costs the host as much as
+    `layer_launches` launches, `piece_launches` where it is compiled in pieces, and `pass_us` and `pass_bandwidth` hold where a small kernel in a graph takes
     `reference_launch_us` and copies reach `reference_copy` of the bandwidth.
     """
 
@@ -165,6 +165,7 @@ class Shared(Fact):
     pass_bandwidth: float
     frontend_busy_ms: float
     layer_launches: float
+    piece_launches: float
     reference_launch_us: float
     reference_copy: float
 

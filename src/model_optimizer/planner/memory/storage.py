@@ -13,6 +13,7 @@ from math import ceil
 from model_optimizer.core import ModelSpec, Scheme, Weight
 
 _LINEAR = frozenset({"attention", "mlp", "expert", "shared_expert", "mixer"})
+_WORDS = re.compile(r"\((\w{1,40}(?:\|\w{1,40}){0,15})\)")
 # Names that no tool quantizes, whatever the scheme.
 _NEVER = re.compile(r"(?:conv1d|A_log|dt_bias|norm|\.sinks|\.bias)(?:\.weight)?$")
 
@@ -132,9 +133,18 @@ def _is_excluded(name: str, patterns: tuple[str, ...]) -> bool:
 @lru_cache(maxsize=4096)
 def _globs(pattern: str) -> tuple[str, ...]:
     if pattern.startswith("re:"):
-        plain = pattern[3:].replace(r"\\.", ".").replace(".*", "*").removeprefix("^").removesuffix("$")
-        if set(plain) & set("()[]{}|+?\\^$"):
+        plain = pattern[3:].replace("\\\\.", ".").replace("\\.", ".").replace(".*", "*")
+        found = _alternatives(plain.removeprefix("^").removesuffix("$"))
+        if any(set(one) & set("()[]{}|+?\\^$") for one in found):
             return ()
-        return (plain, f"{plain}.weight", f"{plain}.*")
+        return tuple(glob for one in found for glob in (one, f"{one}.weight", f"{one}.*"))
     plain = pattern.removesuffix(".weight").replace("[", "[[]")
     return (plain, f"{plain}.*", f"*.{plain}", f"*.{plain}.*")
+
+
+def _alternatives(pattern: str) -> tuple[str, ...]:
+    """The first group of plain words, `(gate|up)_proj`, written out; what is no such group stays as it is."""
+    group = _WORDS.search(pattern)
+    if group is None:
+        return (pattern,)
+    return tuple(pattern[: group.start()] + word + pattern[group.end() :] for word in group[1].split("|"))

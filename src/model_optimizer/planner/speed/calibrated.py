@@ -136,5 +136,6 @@ def host(known: Overhead, calibration: Calibration, shared: Shared) -> Overhead:
     """What a layer costs the host where no graph covers a step, by how long one launch takes here."""
     if calibration.eager_launch_us is None:
         return known
-    layer = shared.layer_launches * calibration.eager_launch_us
-    return replace(known, layer_us=layer if known.layer_us else 0.0, eager_layer_us=layer)
+    eager = shared.layer_launches * calibration.eager_launch_us
+    pieces = shared.piece_launches * calibration.eager_launch_us
+    return replace(known, layer_us=pieces if known.layer_us else 0.0, eager_layer_us=eager)
