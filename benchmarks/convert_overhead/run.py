@@ -58,7 +58,7 @@ def main() -> int:
             wall, used = (medians["ours"][k] / medians["bare"][k] for k in range(2))
             failed |= used > LIMIT
             print(
-                f"{step:7s} processor {medians['ours'][1]:.2f} s beside {medians['bare'][1]:.2f} s: {used:.2f}, "
+                f"{step:7s} {medians['ours'][1]:.2f} s beside {medians['bare'][1]:.2f} s: {used:.2f}, "
                 f"wall {medians['ours'][0]:.2f} s beside {medians['bare'][0]:.2f} s: {wall:.2f}",
                 flush=True,
             )
