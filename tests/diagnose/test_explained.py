@@ -21,13 +21,14 @@ def test_the_log_that_a_hint_names_is_read(tmp_path: Path) -> None:
     error = explained(failed(log, "Traceback"))
     assert isinstance(error, ToolError)
     assert (error.message, error.reference) == ("the server ended", "worker-crashed")
-    assert error.cause[0] == "Traceback" and error.cause[1].startswith("vllm-port: The port is taken")
+    assert error.cause[0].startswith("vllm-port: The port is taken") and error.cause[1] == "Traceback"
+    assert explained(error) is error, "once is enough"
     assert error.hint[0].startswith("Find who has it")
     assert error.hint[-1] == f"mopt diagnose {log} shows the lines"
 
 
 def test_the_lines_of_the_error_are_enough() -> None:
-    assert explained(failed(None, PORT)).cause[-1].startswith("vllm-port: ")
+    assert explained(failed(None, PORT)).cause[0].startswith("vllm-port: ")
 
 
 def test_what_is_not_sure_changes_nothing(tmp_path: Path) -> None:

@@ -4,11 +4,11 @@ A fact is None when the host does not tell: unknown speaks for nothing.
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from model_optimizer.core import Host
 
-Fact = Callable[[Host, Mapping[str, str]], bool | None]
+from .machine_facts import MACHINE_FACTS, Fact
 
 
 def no_driver(host: Host, _values: Mapping[str, str]) -> bool | None:
@@ -96,6 +96,7 @@ FACTS: dict[str, tuple[Fact, str]] = {
     "ada_or_later": (ada_or_later, "the host's GPU has compute capability 8.9 or later"),
     "blackwell": (blackwell, "the host's GPU is Blackwell"),
     "before_blackwell": (before_blackwell, "the host's GPU is older than Blackwell"),
+    **MACHINE_FACTS,
 }
 """By name: the question, and what to say when the answer is yes."""
 

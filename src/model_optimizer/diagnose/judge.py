@@ -57,6 +57,7 @@ class Candidate:
             int(head.kind == "client"),
             int(self.hit.level == INFORMATION),
             self.weight,
+            int(not self.supports),
             int(self.hit.level == WARNING),
             self.hit.first,
             LAYERS.index(head.layer),
@@ -171,7 +172,7 @@ def _confidence(
     hit, head = first.hit, first.hit.signature.head
     level = STEPS.index(head.confidence or _SURE[head.weight])
     why: list[str] = []
-    rivals = [c for c in standing[1:] if not c.against and c.order()[:5] == first.order()[:5]]
+    rivals = [c for c in standing[1:] if not c.against and c.order()[:6] == first.order()[:6]]
     if rivals:
         level -= 1
         why.append(f"{', '.join(c.id for c in rivals[:3])} could be the cause as well")

@@ -14,7 +14,8 @@ STEPS = 2
 
 
 def explained(error: MoptError) -> MoptError:
-    """The same error with the cause that its log (or its own lines) shows; unchanged when none is sure.
+    """The same error with the cause that its log (or its own lines) shows before all others; unchanged when
+    none is sure.
 
     The log is the one that a hint names. Nothing is raised when it cannot be read.
     """
@@ -22,10 +23,13 @@ def explained(error: MoptError) -> MoptError:
     primary = of_text((*_tail(log), *error.cause) if log else error.cause).primary
     if primary is None or primary.confidence == "low":
         return error
+    said = f"{primary.id}: {primary.cause}"
+    if said in error.cause:
+        return error
     more = (f"mopt diagnose {log} shows the lines",) if log else ()
     return type(error)(
         error.message,
-        cause=(*error.cause, f"{primary.id}: {primary.cause}"),
+        cause=(said, *error.cause),
         hint=(*primary.fix[:STEPS], *error.hint, *more),
         reference=error.reference,
     )
