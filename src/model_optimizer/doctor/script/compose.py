@@ -87,9 +87,7 @@ def _refuse_elsewhere(host: Host, place: str, findings: Sequence[Finding]) -> No
 
 def _head(host: Host, chosen: Sequence[Step]) -> str:
     """Who it is for, and what it will do."""
-    what = [f"#   {number}. {step.title}" for number, step in enumerate(chosen, 1)] or [
-        "#   nothing: all is well"
-    ]
+    what = [f"#   {number}. {step.title}" for number, step in enumerate(chosen, 1)]
     day = f" on {host.taken}" if host.taken else ""
     lines = [
         "#!/usr/bin/env bash",
