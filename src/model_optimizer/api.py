@@ -5,6 +5,7 @@ Everything that the command line does is a call of this module.
 
 import dataclasses
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,17 +40,21 @@ if TYPE_CHECKING:
     from model_optimizer.core.question import EstimateQuestion
     from model_optimizer.core.study import Study
     from model_optimizer.flow.plan import PlanRequest
-    from model_optimizer.flow.study import Prepared, Room, TuneRequest
     from model_optimizer.flow.quality import Wishes
+    from model_optimizer.flow.study import Prepared, Room, TuneRequest
     from model_optimizer.flow.verify import Case
     from model_optimizer.flow.verify import Desk as VerifyDesk
+    from model_optimizer.flow.verify_inside import Inside
     from model_optimizer.flow.wiring import Choices, Wiring
     from model_optimizer.planner import Options
     from model_optimizer.planner.estimate import Desk
     from model_optimizer.quantize.run import Asked, Quantization
     from model_optimizer.system.runs import RunFolder
+    from model_optimizer.tune import Order as TuneOrder
+    from model_optimizer.tune import Outcome
     from model_optimizer.tune.ab import SideBySide
     from model_optimizer.verify import Endpoint
+    from model_optimizer.verify.texts import Texts
 
 __all__ = [
     "Optimization", "calibrate", "candidates", "diagnose", "diagnose_command", "doctor", "estimate",
@@ -402,14 +407,16 @@ def verify(
     max_texts: int | None = None,
     run: Path | None = None,
     wishes: "Wishes | None" = None,
+    inside: "Inside | None" = None,
 ) -> Verdict:
     """Compare a candidate with the checkpoint it was made from.
 
     `candidate` is an ONNX folder or file, a checkpoint, or the URL of a server on this machine; with a `run`
     folder it is the name of one of its candidates, and the verdict is also written there. `scheme` is the
     number format whose limits hold (default: what the candidate says of itself, for a server what the
-    reference is stored in), `texts` a file of the user's own, `wishes` what layers
-    `format` and `quality` are asked for. Raises UsageError for what cannot be compared, HostError when an environment is missing, ToolError when a model cannot be run or a server not be asked.
+    reference is stored in), `texts` a file of the user's own, `wishes` what layers `format` and `quality` are
+    asked for. Raises UsageError for what cannot be compared, HostError when an environment is missing,
+    ToolError when a model cannot be run or a server not be asked.
     """
     import tempfile
 
@@ -419,11 +426,19 @@ def verify(
     from model_optimizer.verify import limits
     from model_optimizer.verify import texts as inputs
 
+    if layer == "operators" and run:
+        raise UsageError(
+            "`--layer operators` takes a folder, not a run", hint=("name the candidate's artifacts folder",)
+        )
     if layer not in room.LAYERS:
         raise UsageError(f"there is no layer `{layer}`", hint=(f"layers today: {', '.join(room.LAYERS)}",))
+    if layer == "format":
+        return _format(candidate, scheme, wishes, run)
     chosen = inputs.read(texts) if texts else inputs.builtin()
     scheme = plugins.load("model_optimizer.schemes", scheme).SCHEME.name if scheme else None
     folder = runs.open_run(run) if run else None
+    if layer == "operators" and not folder:
+        return _operators(candidate, reference, scheme, chosen, inside, progress)
     made, truth = _of_run(folder, candidate) if folder else _of_paths(candidate, reference, scheme)
     case = Case(
         candidate=made,
@@ -445,6 +460,62 @@ def verify(
         verdict = dataclasses.replace(verdict, subject=candidate, reference="reference")
         folder.write(verdict, f"candidates/{candidate}/verdict-{layer}")
     return verdict
+
+
+def _format(candidate: str, scheme: str | None, wishes: "Wishes | None", run: Path | None) -> Verdict:
+    from model_optimizer.flow.format import verify_format
+    from model_optimizer.system import runs
+    from model_optimizer.verify.format_engine import Target
+
+    folder = runs.open_run(run) if run else None
+    path = candidate
+    if folder:
+        made, _ = _of_run(folder, candidate)
+        path = made.path
+    target = Target()
+    if wishes:
+        target = Target(engine=wishes.engine, gpu=wishes.gpu, tensor_parallel=wishes.tensor_parallel)
+    verdict = verify_format(
+        Path(path),
+        target,
+        engines=plugins.load_all("model_optimizer.engines"),
+        schemes=_schemes(),
+        scheme=plugins.canonical(scheme) if scheme else None,
+    )
+    if folder:
+        verdict = dataclasses.replace(verdict, subject=candidate)
+        folder.write(verdict, f"candidates/{candidate}/verdict-format")
+    return verdict
+
+
+def _operators(
+    candidate: str,
+    reference: str | None,
+    scheme: str | None,
+    texts: "Texts",
+    inside: "Inside | None",
+    progress: Progress,
+) -> Verdict:
+    from model_optimizer.flow import verify_inside as flow
+    from model_optimizer.verify import endpoint
+
+    if endpoint.is_url(candidate):
+        raise UsageError(
+            "a server's operators cannot be looked into",
+            hint=("name the folder that it serves", "--layer model or --layer service asks a server"),
+        )
+    flow.refuse_engines(Path(candidate), probe())
+    made, truth = _of_paths(candidate, reference, scheme)
+    plain = made if isinstance(made, Artifact) and made.format.startswith("onnx") else None
+    return flow.verify_operators(
+        Path(candidate),
+        plain,
+        truth,
+        inside or flow.Inside(),
+        schemes=_schemes(),
+        texts=texts,
+        progress=progress,
+    )
 
 
 def _quality(case: "Case", wishes: "Wishes | None", desk: "VerifyDesk", progress: Progress) -> Verdict:
@@ -643,8 +714,21 @@ def tune(request: "TuneRequest | None", folder: Path | None, *, progress: Progre
     from model_optimizer.flow import ray_pool
 
     gpus = prepared.question.plan.gpus if "gpu" in prepared.runner.engine.DEVICES else 0
-    with ray_pool.pool(request.workers, request, gpus=gpus, cpus=request.worker_cores) as (execute, many):
+    work = partial(carry_out, request)
+    with ray_pool.pool(request.workers, work, gpus=gpus, cpus=request.worker_cores) as (execute, many):
         return folder, study.run(prepared, folder, progress, execute=execute, workers=many)
+
+
+def carry_out(request: "TuneRequest", order: "TuneOrder") -> "Outcome":
+    """One trial of a study on this machine: what a worker of a cluster does. The study is prepared anew."""
+    import tempfile
+
+    from model_optimizer.flow import study
+
+    with tempfile.TemporaryDirectory(prefix="mopt-trial-") as place:
+        folder = Path(place)
+        (folder / "log").mkdir()
+        return study.prepare(request, folder, room(), lambda text, share: None).runner(order)
 
 
 def room() -> "Room":

@@ -14,6 +14,7 @@ import pytest
 
 from model_optimizer.facts import (
     architectures,
+    compressed_tensors,
     decisions,
     drivers,
     flags,
@@ -82,6 +83,7 @@ TABLES: dict[Path, dict[str, type[Fact]]] = {
     FOLDER / "speed/accuracy.toml": {"accuracy": speed.Accuracy},
     FOLDER / "speed/tables.toml": {"table": speed.TableRow},
     FOLDER / "decisions/tree.toml": {"node": decisions.Node, "leaf": decisions.Leaf},
+    FOLDER / "compatibility/compressed_tensors.toml": {"release": compressed_tensors.CompressedTensors},
     FOLDER / "decisions/quality.toml": {"scheme": decisions.Quality},
     FOLDER / "decisions/rules.toml": {"rule": decisions.Rule},
     FOLDER / "decisions/ladder.toml": {"rung": decisions.Rung},

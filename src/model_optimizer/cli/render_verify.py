@@ -26,6 +26,13 @@ MEANING = {
     "score_order_near_ties": "the same where two score about equally",
     "scores_ulp": "largest difference, in units of the last place",
     "labels": "scores of a pair",
+    "step_export": "what the export adds to the answers",
+    "step_clean_up": "what the clean-up adds",
+    "step_cast": "what 16 bits add",
+    "step_quantize": "what quantizing adds",
+    "step_several": "what several steps add, whose graphs between are not there",
+    "step_runtime": "what the runtime's own rewriting adds",
+    "own_error": "one operator alone, on the reference's inputs",
 }
 REPORTED = "reported"
 """`wanted` of a comparison that informs and decides nothing."""
@@ -34,6 +41,8 @@ OUTCOME = {"pass": "pass", "fail": "FAIL", "undecided": "?"}
 
 def verdict_text(verdict: Verdict) -> str:
     """The verdict, its comparisons, and what would settle it."""
+    if verdict.layer == "format":
+        return format_text(verdict)
     rows = [["metric", "got", "95 % interval", "wanted", "", "samples", "what it is"]]
     rows += [_row(c) for c in verdict.comparisons]
     lines = [
@@ -47,6 +56,22 @@ def verdict_text(verdict: Verdict) -> str:
     if verdict.more_samples:
         text += f"hint: about {verdict.more_samples} more texts would decide; pass them with --texts FILE\n"
     return printable(text)
+
+
+def format_text(verdict: Verdict) -> str:
+    """A linter's screen: a line a rule, and where it is from for what is broken."""
+    mark = {"pass": "ok", "fail": "FAIL", "undecided": "?"}
+    lines = [
+        f"{verdict.outcome.upper()}: layer format, {verdict.because}",
+        f"checkpoint: {verdict.subject}",
+        "",
+    ]
+    for c in verdict.comparisons:
+        sign = "note" if c.wanted == REPORTED else mark[c.outcome]
+        lines.append(f"{sign:<5} {c.metric:<14} {c.where}")
+        if c.outcome != "pass" and c.because:
+            lines.append(f"{'':<20} because: {c.because}")
+    return printable("\n".join(lines) + "\n")
 
 
 def _tells_more(comparison: Comparison) -> bool:

@@ -54,6 +54,7 @@ class BatchTier:
 class VllmRelease(Fact):
     """One release. `minimum_driver_linux` is by the rule of minor version compatibility.
 
+    `compressed_tensors` is the version that it pins, None when it was not read.
     `asked` is the version that was asked for; `exact` is False when this is only the nearest known one.
     """
 
@@ -62,6 +63,7 @@ class VllmRelease(Fact):
     python: str
     torch: str
     transformers: str
+    compressed_tensors: str | None = None
     flashinfer: str | None = None
     cuda: str
     cuda_library: str

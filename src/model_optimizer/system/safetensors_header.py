@@ -5,7 +5,7 @@ and its tensors must fill the rest of the file without holes; anything else is a
 Source of the layout: the safetensors format description, https://github.com/huggingface/safetensors.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -26,11 +26,15 @@ BITS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """One tensor as it is stored; `dtype` is the format's own word (`BF16`, `F8_E4M3`, `I32`)."""
+    """One tensor as it is stored; `dtype` is the format's own word (`BF16`, `F8_E4M3`, `I32`).
+
+    `start` is where its content begins, counted from the end of the header.
+    """
 
     dtype: str
     shape: tuple[int, ...]
     bytes: int
+    start: int = 0
 
     @property
     def elements(self) -> int:
@@ -60,6 +64,22 @@ def read(path: Path) -> Mapping[str, Tensor]:
     raise _broken(str(path), f"its header claims {length} bytes, and the file has {size}")
 
 
+def content(path: Path, tensor: Tensor, *, chunk: int = 1 << 20) -> Iterator[bytes]:
+    """The bytes of a tensor that `read` found in this file, in pieces of at most `chunk` bytes."""
+    try:
+        with path.open("rb") as stream:
+            length = int.from_bytes(stream.read(8), "little")
+            stream.seek(8 + length + tensor.start)
+            left = tensor.bytes
+            while left and (piece := stream.read(min(chunk, left))):
+                left -= len(piece)
+                yield piece
+    except OSError as error:
+        raise UsageError(f"`{path}` cannot be read", cause=(error.strerror or str(error),)) from error
+    if left:
+        raise _broken(str(path), f"it ends {left} bytes before its last tensor")
+
+
 def parse(header: bytes, data_bytes: int, name: str) -> Mapping[str, Tensor]:
     """Decode a header whose tensors take `data_bytes` after it."""
     try:
@@ -70,7 +90,12 @@ def parse(header: bytes, data_bytes: int, name: str) -> Mapping[str, Tensor]:
         raise _broken(name, f"its header is not valid: {error}") from error
     _check(entries, data_bytes, name)
     return {
-        key: Tensor(dtype=e.dtype, shape=e.shape, bytes=e.data_offsets[1] - e.data_offsets[0])
+        key: Tensor(
+            dtype=e.dtype,
+            shape=e.shape,
+            bytes=e.data_offsets[1] - e.data_offsets[0],
+            start=e.data_offsets[0],
+        )
         for key, e in entries.items()
     }
 

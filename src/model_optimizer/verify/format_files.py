@@ -1,0 +1,112 @@
+"""Rules about files: the index, the tokenizer, sizes, weights that are stored twice. One function a rule."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import PurePath
+
+from model_optimizer.core import Comparison, ModelSpec, units
+
+from .format_checkpoint import INDEX, Checkpoint
+from .format_claims import Claims
+from .format_found import checked, refused, remark
+
+LARGEST_RATIO = 0.95
+"""A quantized checkpoint of more than this share of its 16-bit size was not quantized (assumed)."""
+
+TOKENIZERS = frozenset(
+    {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model",
+     "sentencepiece.bpe.model", "tekken.json"}
+)  # fmt: skip
+EMBEDDING = (
+    "model.embed_tokens.weight",
+    "transformer.wte.weight",
+    "model.language_model.embed_tokens.weight",
+)
+HEAD = "lm_head.weight"
+
+
+def index(checkpoint: Checkpoint) -> Iterator[Comparison]:
+    """The index names every tensor, in the file that holds it, once."""
+    reference = f"{INDEX}: loaders open only the files that it names"
+    faults = [f"`{name}` lies in two files" for name in checkpoint.twice]
+    mapped = checkpoint.index
+    if mapped is None:
+        yield checked(
+            "index", faults, of=len(checkpoint.tensors), what="tensors, no index", reference=reference
+        )
+        return
+    for name, stored in checkpoint.tensors.items():
+        if name not in mapped:
+            faults.append(f"`{name}` is not in the index")
+        elif mapped[name] != stored.file and name not in checkpoint.twice:
+            faults.append(f"`{name}` is said to lie in {PurePath(mapped[name]).name}")
+    yield checked("index", faults, of=len(mapped), what="tensors in the index", reference=reference)
+    promised = checkpoint.promised_bytes
+    if promised is not None and promised != checkpoint.size:
+        says = f"total_size says {units.show_bytes(promised)}, there are {units.show_bytes(checkpoint.size)}"
+        yield remark("index_size", says, reference="some loaders plan memory by it")
+
+
+def tokenizer(checkpoint: Checkpoint) -> Iterator[Comparison]:
+    """A tokenizer is there; a server without one answers nothing."""
+    have = checkpoint.beside & TOKENIZERS
+    faults = [] if have else ["no tokenizer.json, tokenizer.model or vocabulary"]
+    yield checked(
+        "tokenizer",
+        faults,
+        of=len(have),
+        what="files",
+        reference="servers read it from the same folder",
+        hint="copy it from the original checkpoint",
+    )
+
+
+def generation(checkpoint: Checkpoint, spec: ModelSpec | None) -> Iterator[Comparison]:
+    """Without generation_config.json a server takes end of text and sampling from elsewhere."""
+    if spec is None or spec.task != "generate" or "generation_config.json" in checkpoint.beside:
+        return
+    says = "generation_config.json is missing: end-of-text tokens beside that of config.json are not known"
+    yield remark("generation_config", says, reference="vLLM --generation-config auto reads it")
+
+
+def size(checkpoint: Checkpoint, claims: Claims | None, plain_bytes: int) -> Iterator[Comparison]:
+    """Bytes, and their share of `plain_bytes`: the same tensors in 16 bits, before any were packed."""
+    if not plain_bytes or claims is None or not claims.known:
+        yield remark("bytes", units.show_bytes(checkpoint.size), reference="headers", got=checkpoint.size)
+        return
+    ratio = checkpoint.size / plain_bytes
+    says = f"{units.show_bytes(checkpoint.size)}, {ratio:.2f} of {units.show_bytes(plain_bytes)} in 16 bits"
+    if claims.kinds and ratio > LARGEST_RATIO:
+        yield refused("ratio", f"{says}: nothing became smaller", reference="headers")
+        return
+    yield remark("ratio", says, reference="headers", got=ratio)
+
+
+def tied(checkpoint: Checkpoint) -> Iterator[Comparison]:
+    """A head that is tied to the embedding is stored once; the second copy is not read by every loader."""
+    embedding = next((name for name in EMBEDDING if name in checkpoint.tensors), None)
+    if checkpoint.keys.get("tie_word_embeddings") is not True or embedding is None:
+        return
+    if HEAD not in checkpoint.tensors:
+        quantized = [n for n in checkpoint.tensors if n.startswith("lm_head.")]
+        if quantized:
+            says = f"`{quantized[0]}`: the head is tied to the embedding and quantized all the same"
+            yield refused("tied", says, reference="engines take the embedding for the head and drop this")
+        return
+    one, other = (_digest(checkpoint, name) for name in (embedding, HEAD))
+    waste = units.show_bytes(checkpoint.tensors[HEAD].tensor.bytes)
+    if one == other:
+        says = f"`{HEAD}` repeats `{embedding}`: {waste} for nothing"
+        yield remark("tied", says, reference="tie_word_embeddings is true")
+        return
+    says = f"`{HEAD}` differs from `{embedding}`, and tie_word_embeddings is true"
+    yield refused(
+        "tied", says, reference="engines drop one of the two: set it to false, or leave the head out"
+    )
+
+
+def _digest(checkpoint: Checkpoint, name: str) -> str:
+    found = hashlib.sha256()
+    for piece in checkpoint.content(name):
+        found.update(piece)
+    return found.hexdigest()
