@@ -1,46 +1,47 @@
 """Trials on many machines: each order is one task of a Ray cluster, which starts its own server.
 
-A task is handed the request of the study and the order, and makes the rest itself, so that nothing but plain
-nouns travels. A worker that is lost loses its trial: the order is not answered, and the search asks again.
+What a task does is a function that is handed the order alone and makes the rest itself on its machine, so
+that nothing but plain nouns travels. A worker that is lost loses its trial: the order is not answered, and
+the search asks again.
 """
 
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from model_optimizer.core import HostError, UsageError
+from model_optimizer.system import local_http
 from model_optimizer.tune import Order, Outcome
-
-from .study import TuneRequest
 
 Execute = Callable[[Sequence[Order]], Iterator[tuple[Order, Outcome]]]
 
 
 @contextmanager
 def pool(
-    address: str, request: TuneRequest, *, gpus: int, cpus: float = 1.0
+    address: str, work: Callable[[Order], Outcome], *, gpus: int, cpus: float = 1.0
 ) -> Generator[tuple[Execute, int]]:
     """(execute, how many orders at once). `address` is `ray://HOST:PORT`, `auto`, or `local` for a cluster of
     this machine that ends with the block. Each order takes `gpus` GPUs and `cpus` cores.
 
-    HostError when Ray is not installed, the cluster cannot be reached, or holds no room for one order.
+    HostError when Ray is not installed or the cluster cannot be reached, UsageError when it has no room for
+    one order.
     """
     ray = _ray()
     _connect(ray, address)
     try:
         workers = _room(ray.cluster_resources(), gpus, cpus)
-        remote = ray.remote(num_gpus=gpus, num_cpus=cpus, max_retries=0)(carry_out)
+        remote = ray.remote(num_gpus=gpus, num_cpus=cpus, max_retries=0)(_carry_out)
 
         def execute(orders: Sequence[Order]) -> Iterator[tuple[Order, Outcome]]:
-            waiting = {remote.remote(request, order): order for order in orders}
+            waiting = {remote.remote(work, order): order for order in orders}
             while waiting:
                 ready, _ = ray.wait(list(waiting), num_returns=1)
                 order = waiting.pop(ready[0])
                 try:
                     yield order, ray.get(ready[0])
                 except ray.exceptions.RayTaskError:
-                    raise  # a bug of ours, or an error of the host: said, not hidden
+                    raise  # an error of the host, or a bug of ours: said, not hidden
                 except ray.exceptions.RayError:
                     continue
 
@@ -49,20 +50,11 @@ def pool(
         ray.shutdown()
 
 
-def carry_out(request: TuneRequest, order: Order) -> Outcome:
-    """What runs on a worker: the study is prepared there, by that machine's own look at itself."""
+def _carry_out(work: Callable[[Order], Outcome], order: Order) -> Outcome:
     import socket
-    import tempfile
+    from dataclasses import replace
 
-    from model_optimizer import api
-    from model_optimizer.flow import study
-
-    with tempfile.TemporaryDirectory(prefix="mopt-trial-") as place:
-        folder = Path(place)
-        (folder / "log").mkdir()
-        prepared = study.prepare(request, folder, api.room(), lambda text, share: None)
-        outcome = prepared.runner(order)
-    return _named(outcome, socket.gethostname())
+    return replace(work(order), worker=socket.gethostname())
 
 
 def _ray() -> Any:
@@ -78,22 +70,29 @@ def _ray() -> Any:
     return found
 
 
-def _named(outcome: Outcome, worker: str) -> Outcome:
-    from dataclasses import replace
-
-    return replace(outcome, worker=worker)
-
-
 def _connect(ray: Any, address: str) -> None:
+    """Where nothing listens, Ray waits for minutes and then ends the process: so that is asked first."""
+    place = urlsplit(address if "://" in address else f"//{address}")
+    if address not in ("local", "auto"):
+        try:
+            there = bool(place.hostname) and local_http.listens(place.hostname or "", place.port or 10001)
+        except ValueError:
+            there = False
+        if not there:
+            raise _unreachable(address, "nothing listens there")
     named = None if address == "local" else address
     try:
         ray.init(address=named, include_dashboard=False, log_to_driver=False, logging_level="error")
     except (ConnectionError, OSError, RuntimeError, ValueError) as error:
-        raise HostError(
-            f"the Ray cluster `{address}` cannot be reached",
-            cause=(str(error).splitlines()[0] if str(error) else type(error).__name__,),
-            hint=("start one with `ray start --head`, or use --workers local",),
-        ) from None
+        raise _unreachable(address, str(error).partition("\n")[0] or type(error).__name__) from None
+
+
+def _unreachable(address: str, why: str) -> HostError:
+    return HostError(
+        f"the Ray cluster `{address}` cannot be reached",
+        cause=(why,),
+        hint=("start one with `ray start --head`, or use --workers local",),
+    )
 
 
 def _room(resources: dict[str, float], gpus: int, cpus: float) -> int:

@@ -62,3 +62,12 @@ def require_free(host: str, port: int) -> None:
                 hint=("name another one with --port, or leave it out to get a free one",),
                 reference="port-in-use",
             ) from error
+
+
+def listens(host: str, port: int, timeout_s: float = 3.0) -> bool:
+    """Whether anything takes a connection there."""
+    try:
+        with socket.create_connection((host, port), timeout=timeout_s):
+            return True
+    except OSError:
+        return False
