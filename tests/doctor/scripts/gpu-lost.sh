@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Made by `mopt doctor --script` from what was read on 2026-11-30. Read it before you run it.
 # It makes so:
-#   nothing: all is well
+#   nothing: a script has nothing to do here
 # What is so already is left alone, so it may be run again at any time. It stops where a
 # reboot or a person is needed, and goes on from there. With --check it only says what is
 # missing. Where root is needed it asks for it with sudo.
