@@ -46,9 +46,15 @@ def require_unique(path: Path, inputs: Mapping[str, Sequence[Any]]) -> None:
         fail("export-failed", f"the exported graph has two values called `{twice[0]}`")
     for value in model.graph.input:
         for dim, wanted in zip(value.type.tensor_type.shape.dim, inputs.get(value.name, ()), strict=False):
-            if isinstance(wanted, str):
-                dim.dim_param = wanted
-            elif not dim.HasField("dim_value"):
-                fail("export-failed", f"`{value.name}` has a free dimension that is fixed in the model")
+            if not isinstance(wanted, str):
+                continue
+            if dim.HasField("dim_value"):
+                fail(
+                    "export-failed",
+                    f"the exporter fixed `{wanted}` of `{value.name}` to the example's size",
+                    [f"{dim.dim_value} in the graph"],
+                    ["the model computes with this size as a number: it cannot be free"],
+                )
+            dim.dim_param = wanted
     path.write_bytes(model.SerializeToString())
     onnx.checker.check_model(str(path))

@@ -29,11 +29,11 @@ from _checkpoint import (
     require_tokenizer,
 )
 from _contract import blame, brief, fail, main, progress
+from _onnx_export import finish_graph
 from _sentence import read_sentence
 
 TOLERANCE = 2e-4
 EXAMPLE_WIDTH = 16
-KEPT_METADATA = ("pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy")
 PACKAGES = ("torch", "transformers", "onnx", "onnxscript", "onnxruntime")
 OUTPUT = {"embed": "sentence_embedding", "rerank": "scores"}
 
@@ -207,14 +207,7 @@ def export(
             )
     except Exception as error:  # noqa: BLE001 - the exporter raises whatever the model's code meets
         blame(error, "export-failed", f"PyTorch {torch.__version__} cannot export this model to ONNX")
-    if program is None:
-        fail("export-failed", "the exporter returned nothing")
-    for node in program.model.graph.all_nodes():
-        for key in [k for k in node.metadata_props if k not in KEPT_METADATA]:
-            del node.metadata_props[key]
-    progress("writing the graph", 0.75)
-    # Weights beside the graph: half the memory of one file here, and servers map them into memory.
-    program.save(str(path), external_data=True)
+    finish_graph(program, path)
     onnx.checker.check_model(str(path))
 
 
