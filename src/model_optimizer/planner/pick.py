@@ -5,9 +5,13 @@ from dataclasses import dataclass
 
 from model_optimizer.core import Candidate, LoadPoint, Percentiles, Slo, units
 
+from .worth import Worth, worth
+
 MARGIN = 0.05
 """A candidate must be this much faster, or this much smaller, before it displaces a simpler one. ASSUMED:
 two runs of the same server on a shared machine differ by about as much."""
+
+MOST_ADVICE = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +40,13 @@ def pick(candidates: Sequence[Candidate], slo: Slo) -> Pick:
     best = min(close, key=lambda c: (_memory(c) or 0, c.name))
     if reference and best is not reference and not _better(best, reference):
         best = reference
-    return Pick(name=best.name, because=_reason(best, reference))
+    advice = [w.because for w in worth(measured) if w.advice != "keep" and _matters(w, best)]
+    return Pick(name=best.name, because="; ".join([_reason(best, reference), *advice[:MOST_ADVICE]]))
+
+
+def _matters(found: Worth, best: Candidate) -> bool:
+    """Whether it says something of what was picked, or why a smaller one was not."""
+    return found.candidate == best.name or (found.original == best.name and found.advice == "revert")
 
 
 def violations(candidate: Candidate, slo: Slo) -> list[str]:
