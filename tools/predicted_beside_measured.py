@@ -91,8 +91,8 @@ def embeddings() -> None:
 
 def main() -> None:
     rows = study()
-    print("Loads of a study: measured, predicted, difference. Without calibration no constant was fitted to them;")
-    print("with it one: what a compiled layer costs the host (piece_launches).")
+    print("Loads of a study: measured, predicted, difference. Without calibration no constant was fitted to")
+    print("them, with it one: what a compiled layer costs the host (piece_launches).")
     print("Milliseconds (means) and tokens/s; 4 s a level, answers of one length, a slow host.")
     for calibrated in (False, True):
         tool.CALIBRATED = calibrated

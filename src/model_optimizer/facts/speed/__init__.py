@@ -151,8 +151,9 @@ class Shared(Fact):
     in front of an engine (one Python process) reads a request and can do nothing else.
 
     Four say what a calibrated machine is compared with: without graphs a layer costs the host as much as
-    `layer_launches` launches, `piece_launches` where it is compiled in pieces, and `pass_us` and `pass_bandwidth` hold where a small kernel in a graph takes
-    `reference_launch_us` and copies reach `reference_copy` of the bandwidth.
+    `layer_launches` launches, `piece_launches` where it is compiled in pieces; and `pass_us` and
+    `pass_bandwidth` hold where a small kernel in a graph takes `reference_launch_us` and copies reach
+    `reference_copy` of the bandwidth.
     """
 
     sustained: float
@@ -233,6 +234,7 @@ def engine(name: str) -> EngineSpeed:
     return read.toml(path, EngineSpeed)
 
 
+@cache
 def engines() -> tuple[str, ...]:
     """The engines whose own cost is known, sorted; opens no file."""
     return tuple(sorted(path.stem for path in (_FOLDER / "engines").glob("*.toml")))

@@ -52,7 +52,7 @@ def decide(question: PlanQuestion, functions: Functions, *, nearest: bool = True
     candidates, refused = enumerate_all(question, functions)
     refused += _untried(question, functions, branch)
     spared = list[Candidate]()
-    kept = _judge_all(question, functions, branch, candidates, refused, spared)
+    kept = _judge_all(question, functions, branch, candidates, refused, spared, once=not nearest)
     found = _play(question, functions, branch, kept, refused, play=play)
     if found is None and spared:
         more = list[Judged]()
@@ -141,9 +141,12 @@ def _judge_all(
     candidates: Sequence[Candidate],
     refused: list[No],
     spared: list[Candidate],
+    *,
+    once: bool,
 ) -> list[Judged]:
     """Engines in the order of the tree. One whose memory is that of an engine before it is worked out only
-    when nothing before it is feasible: the same arithmetic would come to the same answer."""
+    when nothing before it is feasible: the same arithmetic would come to the same answer. With `once` it is
+    not even then, which is enough to look around for what is feasible at all."""
     kept, modelled = list[Judged](), dict[str, str]()
     order = [*branch.leaf.order, *(name for name in functions.engines if name not in branch.leaf.order)]
     for name in order:
@@ -151,7 +154,7 @@ def _judge_all(
         if not own:
             continue
         rules = functions.engines[name].MEMORY
-        if rules in modelled and kept and not question.measured:
+        if rules in modelled and (kept or once) and not question.measured:
             refused += [_later(candidate, modelled[rules]) for candidate in own]
             continue
         modelled.setdefault(rules, name)
