@@ -2,6 +2,7 @@
 
 from model_optimizer.core import Comparison, Verdict
 
+from . import render_quality
 from .render import printable, table
 
 MEANING = {
@@ -44,7 +45,8 @@ def verdict_text(verdict: Verdict) -> str:
     if verdict.layer == "format":
         return format_text(verdict)
     rows = [["metric", "got", "95 % interval", "wanted", "", "samples", "what it is"]]
-    rows += [_row(c) for c in verdict.comparisons]
+    shown = render_quality.main_rows(verdict)
+    rows += [_row(c) for c in shown]
     lines = [
         f"{verdict.outcome.upper()}: layer {verdict.layer}, {verdict.because}",
         f"candidate: {verdict.subject}",
@@ -52,7 +54,8 @@ def verdict_text(verdict: Verdict) -> str:
         "",
         table(rows, right=frozenset({1, 5})),
     ]
-    text = "\n".join([*lines, *map(_note, filter(_tells_more, verdict.comparisons))]) + "\n"
+    text = "\n".join([*lines, *map(_note, filter(_tells_more, shown))]) + "\n"
+    text += render_quality.sections(verdict)
     if verdict.more_samples:
         text += f"hint: about {verdict.more_samples} more texts would decide; pass them with --texts FILE\n"
     return printable(text)
@@ -92,7 +95,7 @@ def _row(comparison: Comparison) -> list[str]:
         comparison.wanted if comparison.wanted != REPORTED else "-",
         OUTCOME[comparison.outcome] if comparison.wanted != REPORTED else "",
         f"{comparison.samples:,}" if comparison.samples else "",
-        MEANING.get(comparison.metric, ""),
+        MEANING.get(comparison.metric) or render_quality.MEANING.get(comparison.metric, ""),
     ]
 
 

@@ -38,9 +38,6 @@ LAYER_TEXTS = 8
 LAYER_TOKENS = 128
 """Texts and tokens of each that errors are attributed to layers with: each layer runs over all of them."""
 
-BEARS = 0.8
-"""Share of the summed divergence that the layers named for high precision make together (assumed)."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
@@ -86,8 +83,9 @@ def verify_quality(case: Case, wishes: Wishes, kit: Kit, desk: Desk, progress: P
     if served is None and _is_quantized(case.candidate):
         said = "expanded in PyTorch, so that nothing is said of an engine's kernels"
         verdict = dataclasses.replace(verdict, because=f"{verdict.because}; {said}")
-    elif served is not None:
-        verdict = dataclasses.replace(verdict, because=f"{verdict.because}; run by {served[1].TITLE}")
+    elif served is not None and isinstance(case.candidate, Artifact):
+        because = f"{verdict.because}; run by {served[1].TITLE}"
+        verdict = dataclasses.replace(verdict, because=because, subject=case.candidate.path)
     if wishes.layers or wishes.sensitivity:
         found = _layers(case, wishes, desk, progress)
         verdict = dataclasses.replace(verdict, comparisons=(*verdict.comparisons, *found))
@@ -189,21 +187,3 @@ def layer_comparisons(result: Mapping[str, Any]) -> tuple[Comparison, ...]:
 
 def _reported(metric: str, got: float, samples: int, where: str) -> Comparison:
     return Comparison(metric=metric, got=got, wanted="reported", outcome="pass", where=where, samples=samples)
-
-
-def sensitive(verdict: Verdict) -> tuple[str, ...]:
-    """The layers to leave in high precision: the worst that together make most of the divergence.
-
-    In the form that `mopt quantize --exclude` takes, with `mixed` or any other scheme.
-    """
-    rows = [c for c in verdict.comparisons if c.metric == "sensitivity"]
-    total = sum(c.got or 0.0 for c in rows)
-    named: list[str] = []
-    so_far = 0.0
-    for row in rows:
-        if not total or so_far >= BEARS * total or len(named) >= max(1, len(rows) // 4):
-            break
-        so_far += row.got or 0.0
-        name = row.where or ""
-        named.append(f"{name}.*" if name.rpartition(".")[2].isdecimal() else name)
-    return tuple(named)
