@@ -1,4 +1,4 @@
-"""What layer `quality` adds to the screen of a verdict: by place in the context, by layer, what to leave alone."""
+"""What layer `quality` adds to a verdict's screen: by place in the context, by layer, what to leave alone."""
 
 from collections.abc import Sequence
 
@@ -77,8 +77,8 @@ def _sensitivity(verdict: Verdict) -> str:
     rows = [["only this one quantized", "kl"], *([c.where or "", _number(c.got)] for c in found[:SHOWN])]
     title = f"What each of {len(found)} layers costs alone, the worst first"
     text = f"{title}\n{table(rows, right=frozenset({1}))}"
-    names = sensitive(verdict)
-    return f"{text.rstrip()}\nhint: leave the worst in high precision: mopt quantize MODEL --scheme mixed {_options(names)}"
+    hint = "hint: leave the worst in high precision: mopt quantize MODEL --scheme mixed"
+    return f"{text.rstrip()}\n{hint} {_options(sensitive(verdict))}"
 
 
 def _options(names: Sequence[str]) -> str:
