@@ -37,6 +37,9 @@ def convert(found: Conversion, out: Path, *, progress: Progress) -> Artifact:
     if found.steps is not None:
         making.require_new(found.steps)
     making.require_room(found.work.needs, out, probe.available_memory_bytes())
+    # What the last step needs is missed before the first one begins.
+    for name in dict.fromkeys(found.tools[hop.tool].ENVIRONMENT for hop in reversed(found.work.chain)):
+        environments.ensure(name, progress=progress)
     return converting.carry_out(found, out, environments.run_worker, progress)
 
 

@@ -32,7 +32,10 @@ from _contract import blame, fail, main, progress
 from _engine_content import EngineLayer, Network, judge, layers_of_inspector, layers_of_log
 from _onnx_file import check_onnx, scopes_of
 
-MODULES = {"rtx": ("tensorrt_rtx", "tensorrt_rtx_bindings"), "tensorrt": ("tensorrt",)}
+MODULES = {
+    "rtx": ("tensorrt_rtx", "tensorrt_rtx_bindings"),
+    "tensorrt": ("tensorrt", "tensorrt_bindings"),
+}
 TITLES = {"rtx": "TensorRT for RTX", "tensorrt": "TensorRT"}
 WEIGHTED = ("CONVOLUTION", "DECONVOLUTION")
 PRODUCTS = ("MATRIX_MULTIPLY", "CONVOLUTION", "DECONVOLUTION", "ATTENTION_INPUT", "ATTENTION")
@@ -111,14 +114,20 @@ def Log(trt: Any) -> Any:
     class Kept(trt.ILogger):
         def __init__(self) -> None:
             trt.ILogger.__init__(self)
-            self.lines: list[str] = []
-            self.errors: list[str] = []
+            self.said: list[tuple[Any, str]] = []
 
+        # Called thousands of times while building: whatever can wait is done afterwards.
         def log(self, severity: Any, msg: str) -> None:
-            word = str(severity).rpartition(".")[2]
-            self.lines.append(f"[{word}] {msg}")
-            if word in ("ERROR", "INTERNAL_ERROR"):
-                self.errors.append(msg)
+            self.said.append((severity, msg))
+
+        @property
+        def lines(self) -> list[str]:
+            return [text for _severity, text in self.said]
+
+        @property
+        def errors(self) -> list[str]:
+            worst = (trt.ILogger.Severity.ERROR, trt.ILogger.Severity.INTERNAL_ERROR)
+            return [text for severity, text in self.said if severity in worst]
 
     return Kept()
 
@@ -452,8 +461,8 @@ def write(
     try:
         with (out / ENGINE).open("wb") as stream:
             stream.write(memoryview(plan))
-        with gzip.open(out / "build.log.gz", "wt", encoding="utf-8") as stream:
-            stream.write("\n".join(log.lines) + "\n")
+        with gzip.open(out / "build.log.gz", "wt", compresslevel=3, encoding="utf-8") as stream:
+            stream.write("".join(f"[{severity.name}] {text}\n" for severity, text in log.said))
     except OSError as error:
         blame(error, "not-writable", "the engine cannot be written")
     (out / "content.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
