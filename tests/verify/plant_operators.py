@@ -1,6 +1,6 @@
 """Plants one fault a graph and lets the operators' worker look for it; run by the onnx environment.
 
-    python plant_operators.py WORKERS MODELS OUT [FAULT ...]
+    python plant_operators.py WORKERS MODELS OUT [FAULT ... | - FAULT ...]
 
 MODELS holds what tests/workers/make_models.py and make_vision.py made. Every fault is put into a graph that is
 right, or into its checkpoint; OUT/answers.json gets the worker's answer to each by the fault's name.
@@ -317,10 +317,13 @@ def look(name: str) -> dict[str, Any]:
 
 if __name__ == "__main__":
     answers = {}
-    for fault in sys.argv[4:] or FAULTS:
+    named = sys.argv[4:]
+    if named[:1] == ["-"]:  # all but these
+        named = [name for name in FAULTS if name not in named]
+    for fault in named or FAULTS:
         try:
             answers[fault] = look(fault)
-        except Exception:
+        except Exception:  # noqa: BLE001 - one fault that cannot be planted must not hide the others
             traceback.print_exc()
             answers[fault] = {"error": traceback.format_exc()}
     (OUT / "answers.json").write_text(json.dumps(answers))

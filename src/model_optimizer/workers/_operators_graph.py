@@ -113,7 +113,7 @@ class Graph:
         return sorted(nodes), list(used)
 
     def cut(self, nodes: Iterable[int], inputs: Mapping[str, Any], outputs: Sequence[str]) -> Any:
-        """These nodes alone as a model, with the weights they read; `inputs` are examples of what it takes."""
+        """These nodes alone as a model, with the weights they read; `inputs` are what it takes."""
         import onnx
 
         kept = [self.nodes[number] for number in nodes]

@@ -15,7 +15,7 @@ sys.path.append(str(Path(__file__).resolve().parent))
 from _operators_graph import Feed, Graph, fitted, open_bytes
 from _operators_torch import Place, Truth
 
-PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose")
+PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "MatMulInteger", "ConvInteger", "MatMulNBits")
 HUGE = 1e30
 LARGE = 6e4
 MATCH = 1e-5
@@ -65,7 +65,7 @@ class Search:
         return {value: self.known[value] for value in values}
 
     def first(self, limit: float) -> Found | None:
-        """The place where the error begins: cut points are halved into `per_run` parts, then followed back."""
+        """Where the error begins: cut points are split into `per_run` parts, then followed back."""
         low, high = -1, len(self.order) - 1
         if high < 0 or not self.errors([self.order[high]])[self.order[high]] > limit:
             return None
@@ -93,7 +93,7 @@ class Search:
             errors = self.errors(before)
             if not before or not max(errors.values()) > 0:
                 return max(seen, key=lambda f: f.own)
-            # Of several that are wrong, the first one in the graph's order made the others wrong, or is beside.
+            # Of several that are wrong, the first in the graph's order made the others wrong, or is beside.
             bad = [v for v in before if errors[v] > self.own_limit]
             value = min(bad, key=self.order.index) if bad else max(before, key=errors.__getitem__)
 
@@ -198,6 +198,8 @@ def with_truth(truth: Truth, graph: Graph, small: Feed, feed: Feed) -> Pairs:
             members.setdefault(module, []).append(number)
     borders = {name: _border(graph, numbers) for name, numbers in members.items() if name in truth.modules}
     asked = list(dict.fromkeys(v for sides in borders.values() for side in sides for v in side))
+    # What a tool put in (casts, scales of quantization) has no counterpart in PyTorch.
+    asked = [v for v in asked if v not in graph.maker or graph.scopes[graph.maker[v]]]
     got = {v: a for v, a in graph.values(small, asked).items() if a.dtype.kind == "f"}
     keys: dict[str, Hashable] = {}
     places = truth.all_places(small)

@@ -32,7 +32,14 @@ class Truth:
 
         torch.set_num_threads(1)
         self.root, self.call = _open(folder, task)
+        self.wrapped = type(self.root).__name__ in ("Root", "Classifier")
         self.modules = {name: module for name, module in self.root.named_modules() if name}
+
+    def named(self, module: str) -> str:
+        """A module as the checkpoint calls it, without the wrapper around it."""
+        if not self.wrapped:
+            return module
+        return "" if module == "model" else module.removeprefix("model.")
 
     def run(self, feed: Feed, places: Collection[Place] = ()) -> tuple[list[Any], dict[Place, Any]]:
         """The answers, and the asked places as float32 arrays (those that the model went through)."""

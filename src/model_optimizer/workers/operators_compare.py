@@ -89,26 +89,16 @@ def _check_inputs(graph: Graph) -> None:
             "kv-cache",
             f"`{graph.path.parent.name}` takes a KV cache, so its operators cannot be held against PyTorch's",
             [f"`{past[0]}` is one of its inputs"],
-            [
-                "compare it with --layer model, or convert the prefill: mopt convert MODEL --to onnx --scheme fp16"
-            ],
+            ["compare it with --layer model, or convert the prefill with --to onnx-typed"],
         )
 
 
 def make_feeds(source: Path, graph: Graph, request: Mapping[str, Any]) -> list[Feed]:
     """Several sizes, the last as long as the model allows (at most LONGEST tokens)."""
     import numpy
-    import onnx
 
     kinds = {v.name: v for v in graph.model.graph.input if v.name in graph.inputs}
-    described = [
-        {
-            "name": name,
-            "type": "tensor(int64)" if value.type.tensor_type.elem_type == onnx.TensorProto.INT64 else "tensor(float)",
-            "shape": [d.dim_value if d.HasField("dim_value") else d.dim_param for d in value.type.tensor_type.shape.dim],
-        }
-        for name, value in kinds.items()
-    ]  # fmt: skip
+    described = [{"name": name, "shape": _dims(value)} for name, value in kinds.items()]
     facts: dict[str, Any] = {"inputs": described}
     if request["task"] == "vision":
         if read_config(source).get("model_type") == "yolo_seg":
@@ -127,6 +117,10 @@ def make_feeds(source: Path, graph: Graph, request: Mapping[str, Any]) -> list[F
         }  # fmt: skip
         feeds.append({name: values[name].astype("int64") for name in feeds[-1]})
     return feeds
+
+
+def _dims(value: Any) -> list[int | str]:
+    return [d.dim_value if d.HasField("dim_value") else d.dim_param for d in value.type.tensor_type.shape.dim]
 
 
 class Work:
@@ -195,7 +189,7 @@ class Work:
         pairs = self._pairs(stages, number, feed)
         search = Search(graph, pairs, feed, per_run=self.per_run, own_limit=limit["own"])
         row["places"] = len(pairs.keys)
-        found = self._exact(search, limit) if exact else self._lowered(search, number, limit, row, bool(bad))
+        found = self._exact(search, limit) if exact else self._lowered(search, limit, row, bad=bool(bad))
         row["looked"] = len(search.known) + search.alone
         self.runs += search.runs
         self.alone += search.alone
@@ -216,15 +210,15 @@ class Work:
         return [one] if one.own > search.own_limit or lost > limit["answer"] else []
 
     def _lowered(
-        self, search: Search, number: int, limit: Mapping[str, float], row: dict[str, Any], bad: bool
+        self, search: Search, limit: Mapping[str, float], row: dict[str, Any], *, bad: bool
     ) -> list[Found]:
-        graph = search.graph
-        targets = [v for v in search.order if not number or _product(graph, v)]
+        targets = [v for v in search.order if _multiplies(search, v)]
         found = search.sweep(targets)
         finite = [one.own for one in found if math.isfinite(one.own)]
         row["median_own"] = usual = median(finite) if finite else 0.0
         outlier = max(limit["stands_out"], PEERS * usual)
-        wrong = [one for one in found if one.own > min(limit["own"], outlier)]
+        row["own_limit"] = search.own_limit = min(limit["own"], outlier)
+        wrong = [one for one in found if one.own > search.own_limit]
         if bad and not wrong:
             one = search.first(limit["answer"])
             wrong = [one] if one is not None else []
@@ -241,9 +235,11 @@ class Work:
             guilty = blame(self.truth, graph, one, feed) if exact else guilty
         about = {
             **graph.describe(guilty), "at": one.value, "own": _number(one.own), "total": _number(one.total),
-            "nodes": len(one.piece), "own_limit": limit["own"], "because": _because(graph, guilty, one),
+            "nodes": len(one.piece), "own_limit": self.rows[number].get("own_limit") or limit["own"],
+            "because": _because(graph, guilty, one),
         }  # fmt: skip
         about["module"] = about["module"] or graph.describe(graph.maker[one.value])["module"]
+        about["module"] = self.truth.named(about["module"])
         return {"about": about, "found": one}
 
     def _stopped(self, number: int, graph: Graph, row: dict[str, Any]) -> dict[str, Any]:
@@ -260,6 +256,7 @@ class Work:
         why = str(failed).splitlines()[0].split("Status Message: ")[-1][:300]
         about = {**said, "at": said["value"], "own": None, "total": None, "nodes": 1, "own_limit": 0.0,
                  "because": f"it cannot be computed at {row['shortest']}: {why}"}  # fmt: skip
+        about["module"] = self.truth.named(about["module"])
         found = None
         if numbers:
             found = self._stuck(graph, numbers[0], at)
@@ -303,8 +300,12 @@ def _because(graph: Graph, guilty: int, one: Found) -> str | None:
     return None
 
 
-def _product(graph: Graph, value: str) -> bool:
-    return graph.nodes[graph.maker[value]].op_type in PRODUCTS if value in graph.maker else False
+def _multiplies(search: Search, value: str) -> bool:
+    """A place with a product on the way from the paired ones; a product itself where all are paired."""
+    graph = search.graph
+    if value not in graph.maker:
+        return False
+    return any(graph.nodes[n].op_type in PRODUCTS for n in graph.piece(value, search.pairs.keys)[0])
 
 
 def _worst(got: Sequence[Any] | None, wanted: Sequence[Any] | None) -> float:

@@ -1,0 +1,297 @@
+"""Layer `operators`: each planted fault is named by its operator, module and step; right graphs pass."""
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import model_optimizer.workers as workers
+from model_optimizer.cli.app import app
+from model_optimizer.core import Artifact, HostError, UsageError, digest, plugins
+from model_optimizer.verify.operators import Question, refuse_engines, verify_operators
+from model_optimizer.verify.operators.chain import steps
+from model_optimizer.verify.operators.limits import EIGHT, EXACT, HALF, of_scheme
+
+HERE = Path(__file__).parent
+WORKERS = Path(workers.__file__).parent
+SCHEMES = {n: m.SCHEME for n, m in plugins.load_all("model_optimizer.schemes").items()}
+
+
+LIGHT = ("right-lm", "rope", "epsilon", "swapped", "mask", "transposed", "tokenizer")
+"""These share one export; the others export two more models, and quantize."""
+
+
+@pytest.fixture(scope="session")
+def made(onnx_env_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """models/ with the originals, out/ with every planted graph and answers.json."""
+    root = tmp_path_factory.mktemp("operators")
+    models = root / "models"
+    models.mkdir()
+    for script in (
+        [HERE.parent / "workers/make_models.py", models],
+        [HERE.parent / "workers/make_vision.py", WORKERS, models],
+        [HERE / "plant_operators.py", WORKERS, models, root / "out", *LIGHT],
+    ):
+        plant(onnx_env_python, *script)
+    return root
+
+
+@pytest.fixture(scope="session")
+def heavy(made: Path, onnx_env_python: Path) -> Mapping[str, Any]:
+    """The answers to all other faults."""
+    out = made / "heavy"
+    plant(onnx_env_python, HERE / "plant_operators.py", WORKERS, made / "models", out, "-", *LIGHT)
+    return json.loads((out / "answers.json").read_text())
+
+
+def plant(python: Path, *script: str | Path) -> None:
+    done = subprocess.run(
+        [python, "-P", *script],
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+        env={"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PATH": "/usr/bin:/bin", "HOME": "/nonexistent"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+
+
+@pytest.fixture(scope="session")
+def answers(made: Path) -> Mapping[str, Any]:
+    return json.loads((made / "out/answers.json").read_text())
+
+
+def first(answer: Mapping[str, Any]) -> tuple[str, str, str]:
+    """Step, operator and module of the first that is wrong."""
+    row = answer["stages"][answer["first"]]
+    return row["name"], row["suspects"][0]["operator"], row["suspects"][0]["module"]
+
+
+@pytest.mark.engine
+def test_what_is_right_passes(answers: Mapping[str, Any]) -> None:
+    right(answers["right-lm"])
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["right-fp16", "right-int8", "right-bert", "right-yolo"])
+def test_what_is_right_passes_in_other_families_and_formats(heavy: Mapping[str, Any], name: str) -> None:
+    right(heavy[name])
+
+
+def right(answer: Mapping[str, Any]) -> None:
+    assert answer["first"] is None, answer
+    assert answer["stages"][0]["truth"] < EXACT.own
+    assert "cut" in answer and answer["cut"] == []
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    ("name", "step", "operator", "module"),
+    [
+        ("rope", "export", "Mul", "model.rotary_emb"),
+        ("epsilon", "export", "Add", "model.layers.1.input_layernorm"),
+        ("swapped", "export", "MatMul", "model.layers.0.self_attn.k_proj"),
+        ("mask", "export", "Less", "model"),
+        ("transposed", "export", "MatMul", "model.layers.1.self_attn.o_proj"),
+    ],
+)
+def test_every_fault_is_named(
+    answers: Mapping[str, Any], name: str, step: str, operator: str, module: str
+) -> None:
+    assert first(answers[name]) == (step, operator, module)
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "step", "operator", "module"),
+    [
+        ("bias", "export", "MatMul", "encoder.layer.1.intermediate.dense"),
+        ("pooling", "export", "Gather", ""),
+        ("frozen", "export", "Gather", "embeddings.position_embeddings"),
+        ("short", "export", "Gather", "embeddings.position_embeddings"),
+        ("clean-up", "clean-up", "MatMul", "model.layers.1.self_attn.v_proj"),
+        ("overflow", "cast", "MatMul", "model.layers.1.mlp.up_proj"),
+        ("weight-scale", "Q/DQ", "DequantizeLinear", "model.layers.0.mlp.up_proj"),
+        ("activation-scale", "Q/DQ", "QuantizeLinear", "model.layers.1.self_attn.o_proj"),
+        ("yolo-bias", "export", "Conv", "model.22.proto.cv2.bn"),
+        ("yolo-transposed", "export", "Conv", "model.4.cv2.bn"),
+    ],
+)
+def test_every_other_fault_is_named(
+    heavy: Mapping[str, Any], name: str, step: str, operator: str, module: str
+) -> None:
+    assert first(heavy[name]) == (step, operator, module)
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+def test_faults_beyond_a_length_say_from_where(heavy: Mapping[str, Any]) -> None:
+    for name in ("frozen", "short"):
+        assert heavy[name]["stages"][0]["shortest"] == "3 x 33"
+        assert heavy[name]["feeds"][0] == "1 x 7"
+
+
+@pytest.mark.engine
+def test_another_tokenizer_is_told_from_another_graph(answers: Mapping[str, Any]) -> None:
+    answer = answers["tokenizer"]
+    assert answer["first"] is None
+    assert answer["tokenizer"] == {"checked": 2, "different": 2, "first": 0}
+
+
+@pytest.mark.engine
+def test_the_search_is_bounded(answers: Mapping[str, Any]) -> None:
+    """Few runs and few operators alone, of hundreds of places; memory far below 2 GiB."""
+    exact = [a for n, a in answers.items() if n in ("rope", "swapped", "mask", "transposed")]
+    assert all(a["runs"] <= 8 and a["alone"] <= 4 for a in exact)
+    assert all(a["stages"][0]["looked"] < a["stages"][0]["places"] for a in exact)
+
+
+@pytest.mark.engine
+def test_what_is_cut_out_shows_the_fault_alone(made: Path, onnx_env_python: Path) -> None:
+    """The script runs without anything of this product."""
+    folder = made / "out/transposed/cut"
+    done = subprocess.run(
+        [onnx_env_python, "-P", folder / "run.py"], capture_output=True, text=True, check=True
+    )
+    assert float(done.stdout.split()[1]) > 0.5
+    assert json.loads((folder / "about.json").read_text())["stage"] == "export"
+
+
+@pytest.mark.engine
+def test_the_command(made: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut"
+    words = ["verify", str(made / "out/swapped/lm"), "--against", str(made / "models/lm")]
+    done = CliRunner().invoke(app, [*words, "--layer", "operators", "--cut-out", str(cut), "--json"])
+    assert done.exit_code == 1, done.output
+    verdict = json.loads(done.stdout)
+    assert verdict["because"].startswith(
+        "MatMul `node_linear_1` of model.layers.0.self_attn.k_proj is the first"
+    )
+    assert "nothing says how the candidate was made" in verdict["because"]
+    assert (cut / "operator.onnx").is_file() and (cut / "run.py").is_file()
+
+
+@pytest.mark.engine
+def test_weights_that_are_missing_and_another_model(made: Path, tmp_path: Path) -> None:
+    graph = made / "out/base/lm"
+    words = ["--layer", "operators", "--cut-out", str(tmp_path / "cut"), "--scheme", "fp32"]
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    (alone / "model.onnx").write_bytes((graph / "model.onnx").read_bytes())
+    done = CliRunner().invoke(app, ["verify", str(alone), "--against", str(made / "models/lm"), *words])
+    assert "the weights of `model.onnx` are not whole" in str(done.exception)
+    done = CliRunner().invoke(app, ["verify", str(graph), "--against", str(made / "models/yolo"), *words])
+    assert done.exception is not None and getattr(done.exception, "hint", ())
+    assert not (tmp_path / "cut").exists()
+
+
+# Without any engine.
+
+
+def artifact(path: Path, form: str = "onnx", scheme: str = "fp32") -> Artifact:
+    return Artifact(path=str(path), format=form, scheme=scheme, task="embed", bytes=1, digest="sha256:0")
+
+
+def link(folder: Path, job: str, scheme: str, made_from: str, before: list[Any]) -> list[Any]:
+    """A folder with one link more than `before`."""
+    folder.mkdir(parents=True)
+    (folder / "model.onnx").write_text(job)
+    row = {"tool": job, "job": job, "scheme": scheme, "made_from": made_from}
+    (folder / "chain.json").write_text(json.dumps({"schema": "chain/1", "links": [*before, row]}))
+    return [*before, row]
+
+
+def chain(root: Path) -> Path:
+    one = link(root / "steps/1", "onnx_export", "fp32", "sha256:0", [])
+    two = link(root / "steps/2", "onnx_clean", "fp32", digest.of_path(root / "steps/1"), one)
+    link(root / "made", "onnx_qdq", "int8", digest.of_path(root / "steps/2"), two)
+    return root / "made"
+
+
+def test_graphs_between_are_found_by_their_content(tmp_path: Path) -> None:
+    made = chain(tmp_path)
+    assert [(s.name, s.scheme) for s in steps(made, "int8")] == [
+        ("export", "fp32"), ("clean-up", "fp32"), ("Q/DQ", "int8"),
+    ]  # fmt: skip
+    (tmp_path / "steps/2/model.onnx").write_text("another one")
+    assert [s.name for s in steps(made, "int8")] == ["export", "clean-up + Q/DQ"]
+    (tmp_path / "steps").rename(tmp_path / "elsewhere.d")
+    far = tmp_path / "far/made"
+    far.parent.mkdir()
+    made.rename(far)
+    assert [s.name for s in steps(far, "int8")] == ["export + clean-up + Q/DQ"]
+    assert len(steps(far, "int8", tmp_path / "elsewhere.d")) == 2
+
+
+def test_a_graph_that_says_nothing_is_one_step(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").touch()
+    assert [s.name for s in steps(tmp_path, "fp16")] == ["all steps"]
+    (tmp_path / "chain.json").write_text('{"links": 3}')
+    assert [s.name for s in steps(tmp_path / "model.onnx", "fp16")] == ["all steps"]
+
+
+def answer(**changed: Any) -> dict[str, Any]:
+    row = {
+        "name": "cast", "tool": None, "scheme": "fp16", "truth": 0.3, "added": 1e300, "places": 9, "looked": 4,
+        "median_own": 4e-4, "shortest": "3 x 33", "suspects": [],
+    }  # fmt: skip
+    return {
+        "feeds": ["1 x 7", "3 x 33"], "tokenizer": None, "stages": [row], "runtime": {"added": 0.0},
+        "first": None, "runs": 3, "alone": 2, **changed,
+    }  # fmt: skip
+
+
+def test_the_verdict_says_which_and_from_where(tmp_path: Path) -> None:
+    suspect = {
+        "node": "n", "operator": "MatMul", "module": "layers.1.up", "own": 1e300, "total": None,
+        "own_limit": 0.005, "because": "FP16 ends at 65504",
+    }  # fmt: skip
+    asked: list[Mapping[str, Any]] = []
+
+    def run(environment: str, job: str, request: Mapping[str, Any], progress: object) -> Mapping[str, Any]:
+        asked.append(request)
+        (Path(request["out"]) / "about.json").write_text("{}")
+        found = answer(first=0)
+        found["stages"][0]["suspects"] = [suspect]
+        return found
+
+    question = Question(
+        candidate=artifact(tmp_path, scheme="fp16"), reference=artifact(tmp_path), schemes=SCHEMES,
+        cut_out=tmp_path / "cut",
+    )  # fmt: skip
+    verdict = verify_operators(question, run=run, progress=lambda _t, _s: None)
+    assert verdict.outcome == "fail" and verdict.because is not None
+    assert verdict.because.startswith("MatMul `n` of layers.1.up is the first that is wrong, in step cast")
+    assert "inputs shorter than 3 x 33 show nothing" in verdict.because
+    assert verdict.comparisons[-1].got is None and verdict.comparisons[-1].because == "FP16 ends at 65504"
+    assert (tmp_path / "cut/about.json").is_file()
+    assert asked[0]["limits"]["fp16"]["own"] == HALF.own
+
+
+def test_limits_know_the_format() -> None:
+    assert of_scheme("fp8", 8) is EIGHT and of_scheme("fp32", 32) is EXACT
+    assert of_scheme("bf16", 16) is not HALF
+
+
+def test_engines_are_refused_with_what_to_do_instead(tmp_path: Path) -> None:
+    refuse_engines(tmp_path, gpus=0)
+    (tmp_path / "model.engine").touch()
+    with pytest.raises(HostError, match="this machine has none") as caught:
+        refuse_engines(tmp_path, gpus=0)
+    assert "--steps" in caught.value.hint[0]
+    with pytest.raises(UsageError, match="compiled into one piece"):
+        refuse_engines(tmp_path / "model.engine", gpus=1)
+
+
+def test_what_has_no_operators_to_look_at(tmp_path: Path) -> None:
+    question = Question(candidate=artifact(tmp_path, "onnx_genai"), reference=artifact(tmp_path), schemes={})
+    with pytest.raises(UsageError, match="onnx_genai"):
+        verify_operators(question, run=lambda *_: {}, progress=lambda _t, _s: None)
+    done = CliRunner().invoke(app, ["verify", "http://127.0.0.1:1", "--against", "x", "--layer", "operators"])
+    assert isinstance(done.exception, UsageError)
