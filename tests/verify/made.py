@@ -78,6 +78,7 @@ def logits(
         path,
         {
             "offsets": ("i", offsets),
+            "tokens": ("i", [token for text in tokens for token in text]),
             "finite": ("B", [int(x) for x in finite]),
             "true_logit": ("f", true),
             "logsumexp": ("d", sums),

@@ -180,7 +180,7 @@ def test_a_checkpoint_as_large_as_the_original(tmp_path: Path) -> None:
 def test_the_kernel_is_said_before_loading(tmp_path: Path) -> None:
     folder = made.write(tmp_path / "x", *made.fp8())
     old = rule(lint(folder, engine="vllm==0.25.1", gpu="rtx 3090"), "kernel")
-    assert "but weight-only (Marlin) on RTX 3090" in (old.where or "")
+    assert "but weight-only (Marlin) on GeForce RTX 3090" in (old.where or "")
     assert "multiplies fp8 itself" in (rule(lint(folder, gpu="l40s"), "kernel").where or "")
     assert rule(lint(folder, engine="vllm_cpu"), "kernel").outcome == "pass"
     blocks = made.write(tmp_path / "y", *made.fp8(block=True))

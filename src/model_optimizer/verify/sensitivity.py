@@ -12,14 +12,16 @@ STACKED = (("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"))
 def sensitive(verdict: Verdict) -> tuple[str, ...]:
     """The layers to leave in high precision: the worst that together make most of the divergence.
 
+    Of many that cost about the same no more than a quarter is named.
+
     In the form that `mopt quantize --exclude` takes, with `mixed` or any other scheme.
     """
     rows = [c for c in verdict.comparisons if c.metric == "sensitivity"]
     total = sum(c.got or 0.0 for c in rows)
     named: list[str] = []
     so_far = 0.0
-    for row in rows:
-        if not total or so_far >= BEARS * total or len(named) >= max(1, len(rows) // 4):
+    for row in rows[: max(1, len(rows) // 4)]:
+        if not total or so_far >= BEARS * total:
             break
         so_far += row.got or 0.0
         named += together(row.where or "")
