@@ -148,6 +148,14 @@ class TestVerdicts:
 
 
 class TestComparable:
+    def test_a_client_near_its_limits_is_a_note(self) -> None:
+        near = ClientHealth(healthy=False, verdict="marked", because="late by 9 ms")
+        found = compare([measured()], [replace(measured(), client=near)])
+        assert not found.not_comparable
+        assert "B was measured by a client near its limits: late by 9 ms" in found.notes
+        with pytest.raises(UsageError, match="not comparable"):
+            compare([measured()], [replace(measured(), client=replace(near, verdict="invalid"))])
+
     @pytest.mark.parametrize(
         ("other", "reason"),
         [

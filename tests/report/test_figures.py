@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from model_optimizer.core import LoadPoint, Measurement, Percentiles
+from model_optimizer.core import ClientHealth, LoadPoint, Measurement, Percentiles
 from model_optimizer.report import (
     Course,
     Panel,
@@ -18,7 +18,7 @@ from model_optimizer.report import (
     measurement_html,
     measurement_markdown,
 )
-from model_optimizer.report.figures import Named, figures
+from model_optimizer.report.figures import Figure, Named, figures, own_figures
 from model_optimizer.report.plot import Axis, Line, nice, plot, scale
 from model_optimizer.testing.records import record
 
@@ -98,12 +98,16 @@ def test_a_soak_has_a_page() -> None:
     assert "<script" not in page and "<script" not in course_markdown(course())
 
 
+def pictures(one: Named) -> tuple[Figure, ...]:
+    return (*figures([one]), *own_figures(one))
+
+
 def titles(named: list[Named]) -> set[str]:
     return {figure.title for figure in figures(named)}
 
 
 def test_everything_that_there_is_data_for_has_a_picture() -> None:
-    found = titles([Named(name="x", measurement=measured())])
+    found = {figure.title for figure in pictures(Named(name="x", measurement=measured()))}
     assert found == {
         "Time to first token against load",
         "Whole request against load",
@@ -117,7 +121,7 @@ def test_everything_that_there_is_data_for_has_a_picture() -> None:
 
 
 def test_one_load_and_no_telemetry_still_has_what_is_known() -> None:
-    found = figures([Named(name="x", measurement=Measurement(points=(point(1),)))])
+    found = pictures(Named(name="x", measurement=Measurement(points=(point(1),))))
     assert {f.title for f in found} == {"Distribution: time to first token", "Distribution: whole request"}
     assert all("only three percentiles" in f.note for f in found)
 
@@ -128,7 +132,7 @@ def test_a_percentile_on_a_failure_leaves_a_gap_and_no_zero() -> None:
 
 
 def test_bytes_have_round_ticks_in_their_own_unit() -> None:
-    (memory,) = [f for f in figures([Named(name="x", measurement=measured())]) if f.title == "GPU memory"]
+    (memory,) = [f for f in pictures(Named(name="x", measurement=measured())) if f.title == "GPU memory"]
     assert "2 GiB" in memory.svg
 
 
@@ -136,7 +140,31 @@ def test_several_candidates_are_told_apart_by_more_than_colour() -> None:
     both = [Named(name=n, measurement=measured()) for n in ("a", "b")]
     pareto = next(f for f in figures(both) if "against latency" in f.title)
     assert 'class="l0"' in pareto.svg and 'class="l1"' in pareto.svg and "stroke-dasharray" in pareto.svg
-    assert "KV cache in use, a" in titles(both)
+
+
+def test_several_candidates_share_one_distribution_and_keep_their_timelines() -> None:
+    both = [Named(name=n, measurement=measured()) for n in ("a", "b")]
+    assert "Distribution: whole request, each at its highest load" in titles(both)
+    assert "KV cache in use" not in titles(both)
+    one = next(f for f in figures(both) if f.title.startswith("Distribution: whole"))
+    assert f"a, {measured().points[-1].target}" in one.svg and f"b, {measured().points[-1].target}" in one.svg
+
+
+def test_many_candidates_show_medians_alone() -> None:
+    three = [Named(name=n, measurement=measured()) for n in ("a", "b", "c")]
+    load = next(f for f in figures(three) if f.title == "Whole request against load")
+    assert "P99" not in load.svg and load.note.startswith("median;")
+    two = next(f for f in figures(three[:2]) if f.title == "Whole request against load")
+    assert "a, P50" in two.svg and "99th percentile" in two.note
+
+
+def test_a_client_near_its_limits_is_not_said_to_have_failed() -> None:
+    near = ClientHealth(healthy=False, verdict="marked", because="late by 9 ms")
+    page = measurement_html(replace(measured(), client=near), "x")
+    assert "near its limits: late by 9 ms" in page and "could not keep up" not in page
+    past = replace(measured(), client=replace(near, verdict="invalid"))
+    assert "could not keep up, these numbers are its own" in measurement_html(past, "x")
+    assert "could not keep up" in measurement_markdown(past, "x")
 
 
 @pytest.mark.parametrize(
@@ -196,7 +224,7 @@ def test_the_page_of_a_run_has_the_pictures_too() -> None:
 
 
 def test_every_picture_is_well_formed() -> None:
-    for figure in figures([Named(name="x", measurement=measured())]):
+    for figure in pictures(Named(name="x", measurement=measured())):
         root = ET.fromstring(f"<div>{figure.svg}</div>")
         assert root.find("svg") is not None
 

@@ -109,6 +109,9 @@ def read(exchange: Exchange, api: Api, *, secret: str | None = None) -> Outcome:
 
 def _good(exchange: Exchange, answer: Answer, api: Api) -> Outcome:
     _check_status(answer)
+    packed = answer.head.headers.get("content-encoding", "").strip().lower()
+    if packed not in ("", "identity"):
+        raise _Wrong("wrong_content", f"the answer is compressed ({packed[:20]}), which was not asked for")
     kind = answer.head.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind == "text/event-stream" and api in GENERATES:
         return _from_stream(exchange, _read_stream(answer))

@@ -24,7 +24,7 @@ def _whole(side: Sequence[Measurement], name: str) -> Iterator[str]:
             yield f"{name} is invalid: {one.invalid}"
         if one.interrupted:
             yield f"{name} was interrupted"
-        if one.client.healthy is False:
+        if one.client.healthy is False and one.client.verdict != "marked":
             yield f"{name} measured its own client: {one.client.because}"
         if not any(point.completed for point in one.points):
             yield f"{name} holds no completed request"

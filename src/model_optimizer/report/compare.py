@@ -346,7 +346,12 @@ def _overall(changes: Sequence[MetricChange]) -> Change:
 
 
 def _notes(a: Sequence[Measurement], b: Sequence[Measurement], loads: int, terms: Terms) -> tuple[str, ...]:
-    notes: list[str] = []
+    notes = [
+        f"{name} was measured by a client near its limits: {one.client.because}"
+        for name, side in (("A", a), ("B", b))
+        for one in side
+        if one.client.verdict == "marked"
+    ]
     notes += _spread_notes(a, b, terms)
     skipped = [p.target for p in (*a[0].points, *b[0].points)]
     if len(skipped) > 2 * loads:

@@ -14,6 +14,8 @@ _QUANTITIES = (
     ("tpot_ms", "Time per output token"),
     ("e2e_ms", "Whole request"),
 )
+_DISTRIBUTIONS = tuple((name, title) for name, title in _QUANTITIES if name != "tpot_ms")
+_WITH_TAILS = 2  # more lines than four are no picture any more
 _MIB = 1 << 20
 
 
@@ -35,14 +37,17 @@ class Named:
 
 
 def figures(named: Sequence[Named]) -> tuple[Figure, ...]:
-    """All of them that there is data for: against load, the Pareto front, distributions, timelines."""
-    found = [
-        *_against_load(named),
-        _pareto(named),
-        *(f for one in named for f in _distributions(one, alone=len(named) == 1)),
-        *(f for one in named for f in timeline(one, alone=len(named) == 1)),
-    ]
+    """Those that put all measurements side by side: against load, the Pareto front, and distributions of
+    each at its highest load where there are several."""
+    found = [*_against_load(named), _pareto(named)]
+    if len(named) > 1:
+        found += _side_by_side(named)
     return tuple(figure for figure in found if figure is not None)
+
+
+def own_figures(one: Named) -> tuple[Figure, ...]:
+    """Those of one measurement: the distributions at each load, and its timeline."""
+    return (*_distributions(one), *timeline(one))
 
 
 # Against load.
@@ -50,17 +55,19 @@ def figures(named: Sequence[Named]) -> tuple[Figure, ...]:
 
 def _against_load(named: Sequence[Named]) -> list[Figure]:
     made: list[Figure] = []
+    shares = ("p50", "p99") if len(named) <= _WITH_TAILS else ("p50",)
     for attribute, title in _QUANTITIES:
         lines: list[Line] = []
         for index, one in enumerate(named):
-            for share in ("p50", "p99"):
+            for share in shares:
                 points = [
                     (load, value)
                     for p in one.measurement.points
                     if (load := _load(p)) is not None
                     and (value := getattr(getattr(p, attribute), share)) is not None
                 ]
-                name = share.upper() if len(named) == 1 else f"{one.name}, {share.upper()}"
+                name = one.name if len(shares) == 1 else f"{one.name}, {share.upper()}"
+                name = share.upper() if len(named) == 1 else name
                 lines.append(
                     Line(
                         name=name,
@@ -75,7 +82,8 @@ def _against_load(named: Sequence[Named]) -> list[Figure]:
         if any(len(line.points) > 1 for line in lines):
             x, y = _load_axis(named, lines), _time_axis(lines)
             svg = plot(lines, x, y, title=f"{title} against load")
-            note = "median and 99th percentile; a percentile that falls on a failed request is left out"
+            note = "median and 99th percentile" if len(shares) > 1 else "median"
+            note += "; a percentile that falls on a failed request is left out"
             note += "; logarithmic scale" if y.log else ""
             made.append(Figure(title=f"{title} against load", note=note, svg=svg + legend(lines)))
     return made
@@ -120,9 +128,11 @@ def _pareto(named: Sequence[Named]) -> Figure | None:
         return None
     tokens = any(p.output_tokens_per_s for one in named for p in one.measurement.points)
     y = Axis(title="", show=_short)
-    x = Axis(title="median of the whole request", show=_ms)
+    times = [x for line in lines for x, _ in line.points if x > 0]
+    wide = bool(times) and max(times) / min(times) > 20
+    x = Axis(title="median of the whole request", show=_ms, log=wide)
     title = f"{'Output tokens' if tokens else 'Requests'} per second against latency"
-    note = "up and to the left is better; each dot is one load"
+    note = "up and to the left is better; each dot is one load" + ("; logarithmic scale" if wide else "")
     return Figure(title=title, note=note, svg=plot(lines, x, y, title=title) + legend(lines))
 
 
@@ -133,30 +143,47 @@ def _speed(point: LoadPoint) -> float | None:
 # Distributions.
 
 
-def _distributions(one: Named, *, alone: bool) -> list[Figure]:
+def _side_by_side(named: Sequence[Named]) -> list[Figure]:
+    """One line for each measurement, at the highest load that it was measured at."""
+    made: list[Figure] = []
+    for attribute, title in _DISTRIBUTIONS:
+        lines: list[Line] = []
+        for index, one in enumerate(named):
+            top = max(one.measurement.points, key=lambda p: _load(p) or 0.0)
+            line = _distribution(one.measurement, top, attribute, index)
+            if line is not None:
+                lines.append(replace(line, name=f"{one.name}, {top.target}"))
+        made += _distribution_figure(lines, title, "at its highest load")
+    return made
+
+
+def _distributions(one: Named) -> list[Figure]:
     """Cumulative shares of requests. Without the kept quantiles, the percentiles that are known."""
     made: list[Figure] = []
-    for attribute, title in _QUANTITIES:
-        if attribute == "tpot_ms":
-            continue
+    for attribute, title in _DISTRIBUTIONS:
         lines = [
             line
             for index, point in enumerate(one.measurement.points[:6])
             if (line := _distribution(one.measurement, point, attribute, index)) is not None
         ]
-        if lines:
-            values = [p[0] for line in lines for p in line.points if p[0] > 0]
-            wide = bool(values) and max(values) / min(values) > 50
-            begins = None if wide or not values else 0.95 * min(values)
-            x = Axis(title=title.lower(), log=wide, show=_ms, begins=begins)
-            y = Axis(title="", show=lambda v: f"{v:.0%}", begins=0, ends=1)
-            whole = f"Distribution: {title.lower()}" + ("" if alone else f", {one.name}")
-            dots = all(line.style == "dots" for line in lines)
-            note = "the share of completed requests that took at most so long"
-            note += "; only three percentiles are in the file" if dots else ""
-            note += "; logarithmic scale" if wide else ""
-            made.append(Figure(title=whole, note=note, svg=plot(lines, x, y, title=whole) + legend(lines)))
+        made += _distribution_figure(lines, title)
     return made
+
+
+def _distribution_figure(lines: Sequence[Line], title: str, which: str = "") -> list[Figure]:
+    if not lines:
+        return []
+    values = [p[0] for line in lines for p in line.points if p[0] > 0]
+    wide = bool(values) and max(values) / min(values) > 50
+    begins = None if wide or not values else 0.95 * min(values)
+    x = Axis(title=title.lower(), log=wide, show=_ms, begins=begins)
+    y = Axis(title="", show=lambda v: f"{v:.0%}", begins=0, ends=1)
+    whole = f"Distribution: {title.lower()}" + (f", each {which}" if which else "")
+    dots = all(line.style == "dots" for line in lines)
+    note = "the share of completed requests that took at most so long"
+    note += "; only three percentiles are in the file" if dots else ""
+    note += "; logarithmic scale" if wide else ""
+    return [Figure(title=whole, note=note, svg=plot(lines, x, y, title=whole) + legend(lines))]
 
 
 def _distribution(found: Measurement, point: LoadPoint, attribute: str, index: int) -> Line | None:
@@ -210,7 +237,7 @@ _PANELS = (
 )
 
 
-def timeline(one: Named, *, alone: bool) -> list[Figure]:
+def timeline(one: Named) -> list[Figure]:
     """A small picture for each quantity that was recorded, all over the same time."""
     kept = one.measurement.telemetry.get("series")
     if not isinstance(kept, dict) or not kept:
@@ -238,10 +265,9 @@ def timeline(one: Named, *, alone: bool) -> list[Figure]:
         lines = [line for line in lines if line.points]
         if lines:
             unit, lines = _scaled(ending, lines)
-            whole = title if alone else f"{title}, {one.name}"
-            svg = plot(lines, x, _unit_axis(ending, unit, lines), title=whole, height=170, marks=marks)
+            svg = plot(lines, x, _unit_axis(ending, unit, lines), title=title, height=170, marks=marks)
             note = "an upright line marks an event" if marks else ""
-            made.append(Figure(title=whole, note=note, svg=svg + legend(lines)))
+            made.append(Figure(title=title, note=note, svg=svg + legend(lines)))
     return made
 
 

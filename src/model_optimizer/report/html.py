@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from model_optimizer.core import Record, units
 
 from .failures import failures
-from .figures import Named, figures
+from .figures import Named, figures, own_figures
 from .page import render
 from .table import Row, cells, client_notes, headings, rows
-from .words import load_words, machine_words, slo_words
+from .words import client_words, load_words, machine_words, slo_words
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,7 @@ def html(record: Record) -> str:
         rows=[(row, cells(row)) for row in lines],
         charts=[chart for chart in charts(record, lines) if chart.bars],
         figures=figures(measured),
+        own={one.name: own_figures(one) for one in measured},
         failures=[(one.name, failure) for one in measured for failure in failures(one.measurement)],
         machine=machine_words(record.host),
         load=load_words(record.workload),
@@ -47,6 +48,7 @@ def html(record: Record) -> str:
         show_bytes=units.show_bytes,
         show_ms=units.show_ms,
         client_notes=client_notes(record),
+        client_words=client_words,
     )
 
 

@@ -2,24 +2,25 @@
 
 from collections.abc import Sequence
 
-from model_optimizer.core import LoadPoint, Measurement, units
+from model_optimizer.core import LoadPoint, Measurement, Slo, units
 
 from .failures import failures
-from .figures import Named, events, figures, missing
+from .figures import Named, events, figures, missing, own_figures
 from .page import render
 from .waits import starved, waits
-from .words import clean, load_words, slo_words
+from .words import clean, client_words, load_words, slo_words
 
 
 def measurement_html(found: Measurement, name: str) -> str:
     """The whole page; opens offline."""
+    alone = Named(name=name, measurement=found)
     return render(
         "measurement.html.jinja",
         name=name,
         found=found,
         headings=headings(found),
         rows=[cells(found, point) for point in found.points],
-        figures=figures([Named(name=name, measurement=found)]),
+        figures=(*figures([alone]), *own_figures(alone)),
         failures=failures(found),
         waits=waits(found),
         starved=starved(found),
@@ -27,6 +28,8 @@ def measurement_html(found: Measurement, name: str) -> str:
         missing=missing(found),
         facts=facts(found),
         remarks=remarks(found),
+        client=client_words(found.client),
+        too_slow=found.client.verdict != "marked",
     )
 
 
@@ -68,8 +71,8 @@ def warnings(found: Measurement) -> list[str]:
     """What makes the numbers worth less, in big letters."""
     told = [f"Invalid: {found.invalid}"] if found.invalid else []
     told += ["Interrupted: what was measured until then"] if found.interrupted else []
-    if found.client.healthy is False:
-        told.append(f"The load generator could not keep up: {found.client.because}")
+    if words := client_words(found.client):
+        told.append(words)
     return told
 
 
@@ -111,7 +114,7 @@ def facts(found: Measurement) -> list[tuple[str, str]]:
         ("Measured", found.started),
         ("By", found.made_by),
         ("Load", _load(found)),
-        ("Limits", slo_words(found.slo) if found.slo else None),
+        ("Limits", slo_words(found.slo) if found.slo and _limited(found.slo) else None),
     ]
     if found.capacity is not None:
         best = found.capacity.best
@@ -119,6 +122,10 @@ def facts(found: Measurement) -> list[tuple[str, str]]:
     sources = {p.energy_source for p in found.points if p.energy_j is not None}
     rows += [("Energy", source) for source in sorted(sources)]
     return [(what, text) for what, text in rows if text]
+
+
+def _limited(slo: Slo) -> bool:
+    return any(limit is not None for limit in (slo.ttft_ms, slo.tpot_ms, slo.e2e_ms))
 
 
 def _load(found: Measurement) -> str | None:

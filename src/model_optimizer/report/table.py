@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from model_optimizer.core import Candidate, Comparison, LoadPoint, Record, units
 
+from .words import client_words
+
 HEADLINE = ("recovery", "cosine", "score_correlation")
 """The comparison that stands for quality in one cell, the first of these that a verdict has."""
 
@@ -147,9 +149,9 @@ def _energy(point: LoadPoint, *, generates: bool) -> str:
 def client_notes(record: Record) -> tuple[str, ...]:
     """Where the load generator itself was late, and numbers are to be taken with care."""
     return tuple(
-        f"{c.name}: the load generator could not keep up: {c.measurement.client.because}"
+        f"{c.name}: {words[0].lower()}{words[1:]}"
         for c in record.candidates
-        if c.measurement and c.measurement.client.healthy is False
+        if c.measurement and (words := client_words(c.measurement.client))
     )
 
 

@@ -1,6 +1,6 @@
 """Nouns in a sentence, as every report and screen says them."""
 
-from model_optimizer.core import Host, Slo, Workload, units
+from model_optimizer.core import ClientHealth, Host, Slo, Workload, units
 
 
 def harmless(text: str) -> str:
@@ -40,3 +40,12 @@ def slo_words(slo: Slo) -> str:
     if not limits:
         return "none asked; the highest throughput wins"
     return f"{', '.join(limits)} at P{slo.percentile:g}"
+
+
+def client_words(client: ClientHealth) -> str | None:
+    """What is to be said of the load generator; None when it kept up, or nobody knows."""
+    if client.healthy is not False:
+        return None
+    if client.verdict == "marked":
+        return f"The load generator was near its limits: {client.because}"
+    return f"The load generator could not keep up, these numbers are its own: {client.because}"
