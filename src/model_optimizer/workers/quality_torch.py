@@ -66,7 +66,7 @@ def load(folder: Path, config: dict[str, Any], task: str, pooling: str = "") -> 
 
 def _expand(model: Any, torch: Any) -> None:
     """The library expands at the first call, FP4 to bfloat16: a call that may fail is made for this alone."""
-    with torch.inference_mode():
+    with torch.no_grad():
         try:
             model(input_ids=torch.zeros((1, 2), dtype=torch.int64))
         except RuntimeError as error:
@@ -75,7 +75,7 @@ def _expand(model: Any, torch: Any) -> None:
     for parameter in model.parameters():
         if parameter.is_floating_point():
             parameter.data = parameter.data.float()
-    with torch.inference_mode():
+    with torch.no_grad():
         model(input_ids=torch.zeros((1, 2), dtype=torch.int64))
 
 
