@@ -22,8 +22,8 @@ from model_optimizer.core import (
     UsageError,
     Workload,
 )
+from model_optimizer.core.welch import of_runs, ratio, t_quantile
 from model_optimizer.report.compare import CompareResult, Terms, compare
-from model_optimizer.report.welch import of_runs, ratio, t_quantile
 
 DATA = Path(__file__).parents[1] / "data/bench"
 

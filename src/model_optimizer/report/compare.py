@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from model_optimizer.core import LoadPoint, Measurement, Percentiles, UsageError
+from model_optimizer.core.welch import Ratio, Sample, needed, of_runs, ratio, t_quantile
 
 from .comparable import key, pairs, reasons, same_terms
-from .welch import Ratio, Sample, needed, of_runs, ratio, t_quantile
 
 Change = Literal["better", "worse", "undecided"]
 
