@@ -209,6 +209,13 @@ def test_a_request_survives_the_folder(tmp_path: Path) -> None:
         studies.reopen(tmp_path)
 
 
+def test_settings_and_variables_of_a_user_are_in_the_default() -> None:
+    found = studies._with(PLAN, {"max-model-len": "99", "env:MOPT_X": "1"})
+    assert found.setting("max-model-len") == "99"
+    assert found.env == {"MOPT_X": "1"}
+    assert all(not s.name.startswith("env:") for s in found.settings)
+
+
 def test_only_defaults_that_can_change_speed_are_put_back() -> None:
     found = changed_defaults(PLAN, replace(PLAN, engine_version="0.33.0"))
     assert found["VLLM_ALLREDUCE_USE_FLASHINFER"] == ("false", "true")

@@ -38,7 +38,7 @@ from model_optimizer.system.runs import RunFolder, open_run
 from model_optimizer.tune import Functions, Order, Outcome, TuneQuestion
 from model_optimizer.tune import tune as search
 from model_optimizer.tune.objective import Aim
-from model_optimizer.tune.space import knobs
+from model_optimizer.tune.space import ENVIRONMENT, knobs
 
 from .tune import Guide, Loads, Runner, Subject, lock_of, one_by_one, subject
 
@@ -287,12 +287,15 @@ def _dummy(request: TuneRequest) -> ServeOrder:
 
 
 def _with(plan: Plan, settings: Mapping[str, str]) -> Plan:
-    kept = tuple(s for s in plan.settings if s.name not in settings)
+    """The plan with settings of a user; `env:NAME` is an environment variable."""
+    env = {n.removeprefix(ENVIRONMENT): v for n, v in settings.items() if n.startswith(ENVIRONMENT)}
+    others = {name: value for name, value in settings.items() if not name.startswith(ENVIRONMENT)}
+    kept = tuple(s for s in plan.settings if s.name not in others)
     mine = tuple(
         Setting(name=name, value=value, because="named on the command line", source="user")
-        for name, value in settings.items()
+        for name, value in others.items()
     )
-    return dataclasses.replace(plan, settings=kept + mine)
+    return dataclasses.replace(plan, settings=kept + mine, env={**plan.env, **env})
 
 
 def _workload(request: TuneRequest, plan: Plan) -> Workload:
