@@ -51,11 +51,17 @@ def run(make: Callable[[Clock], Coroutine[Any, Any, T]]) -> T:
 
 
 class Player:
-    """Answers each request with `parts`, the i-th of them `delays_s(number)[i]` after the one before."""
+    """Answers each request with `parts`, the i-th of them `delays_s(number)[i]` after the one before. Of
+    `slots` (0: any number) at a time are worked on."""
 
     def __init__(
-        self, clock: Clock, parts: tuple[bytes, ...], delays_s: Callable[[int], tuple[float, ...]]
+        self,
+        clock: Clock,
+        parts: tuple[bytes, ...],
+        delays_s: Callable[[int], tuple[float, ...]],
+        slots: int = 0,
     ) -> None:
+        self._slots = asyncio.Semaphore(slots or 1 << 30)
         self._clock = clock
         self._parts = parts
         self._delays_s = delays_s
@@ -66,14 +72,18 @@ class Player:
         number, self.count = self.count, self.count + 1
         self.flying += 1
         self.most_flying = max(self.most_flying, self.flying)
+        async with self._slots:
+            await self._play(exchange, number)
+        self.flying -= 1
+        if exchange.finished_ns is None:
+            exchange.finished_ns, exchange.status = self._clock.now(), 200
+
+    async def _play(self, exchange: Exchange, number: int) -> None:
         for part, delay_s in zip(self._parts, self._delays_s(number), strict=True):
             await asyncio.sleep(delay_s)
             if exchange.finished_ns is None:
                 exchange.pieces.append(part)
                 exchange.times_ns.append(self._clock.now())
-        self.flying -= 1
-        if exchange.finished_ns is None:
-            exchange.finished_ns, exchange.status = self._clock.now(), 200
 
     def expire(self, exchange: Exchange, detail: str) -> None:
         exchange.fail("timeout", detail, self._clock.now())
@@ -85,6 +95,7 @@ def drive(
     tokens: int = 4,
     delays_s: Callable[[int], tuple[float, ...]] | None = None,
     follow: Callable[[Exchange], Prepared | None] | None = None,
+    slots: int = 0,
 ) -> Driven:
     """Drive a level against a player of streams of `tokens`: 20 ms to the first, 5 ms for each other."""
     parts = stream_parts(b"/v1/completions", tokens)
@@ -93,7 +104,7 @@ def drive(
     async def go(clock: Clock) -> Driven:
         driver = Driver(
             level,
-            Player(clock, parts, delays),
+            Player(clock, parts, delays, slots),
             make=lambda index: Prepared(data=b"%d" % index, output_tokens=tokens),
             read=lambda exchange: answers.read(exchange, "completions"),
             progress=lambda _: None,
