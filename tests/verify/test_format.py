@@ -245,3 +245,47 @@ def test_the_command_takes_a_folder_alone(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["verify", str(folder), "--against", str(folder)])
     assert done.exit_code == 1
     assert "FAIL  tokenizer" in done.output
+
+
+def test_a_pattern_that_could_match_for_ever_is_refused(tmp_path: Path) -> None:
+    config, tensors = made.fp8()
+    config["quantization_config"]["ignore"] = ["re:(a+)+$"]
+    with pytest.raises(UsageError, match="a pattern in `quantization_config` is refused"):
+        lint(made.write(tmp_path / "x", config, tensors))
+    config["quantization_config"]["ignore"] = ["re:("]
+    with pytest.raises(UsageError, match="no regular expression"):
+        lint(made.write(tmp_path / "y", config, tensors))
+
+
+def test_routers_keep_their_precision_undescribed(tmp_path: Path) -> None:
+    """As in DeepSeek-V3, whose description names no exceptions."""
+    config, tensors = made.makers_fp8()
+    tensors["model.layers.0.mlp.gate.weight"] = ("BF16", (8, 128))
+    assert broken(lint(made.write(tmp_path / "x", config, tensors))) == {}
+
+
+def test_layers_that_gptqmodel_left_out(tmp_path: Path) -> None:
+    config, tensors = made.gptq()
+    config["quantization_config"]["dynamic"] = {"-:.*down_proj": {}}
+    parts = ("qweight", "qzeros", "scales", "g_idx")
+    tensors = _without(tensors, *(f"{DOWN}.{part}" for part in parts))
+    tensors[f"{DOWN}.weight"] = ("BF16", (128, 256))
+    assert broken(lint(made.write(tmp_path / "x", config, tensors))) == {}
+
+
+def test_descriptions_from_outside_are_hostile(tmp_path: Path) -> None:
+    """Whatever the types of its values are, the answer is a verdict or one clear error."""
+    found: list[dict[str, Any]] = [
+        {"quant_method": 5},
+        {"quant_method": "compressed-tensors", "config_groups": []},
+        {"quant_method": "compressed-tensors", "config_groups": {"a": {"weights": {"num_bits": "x"}}}},
+        {"quant_method": "gptq", "bits": -1, "group_size": 10**9, "dynamic": []},
+        {"quant_method": "awq", "bits": 3.5, "modules_to_not_convert": [None]},
+        {"quant_method": "fp8", "weight_block_size": [0, "x"]},
+        {"quant_method": "modelopt", "quantized_layers": {"x": 3}, "ignore": "lm_head"},
+    ]
+    for number, described in enumerate(found):
+        config, tensors = made.fp8()
+        config["quantization_config"] = described
+        folder = made.write(tmp_path / str(number), config, tensors)
+        assert lint(folder, gpu="h100").outcome in ("fail", "undecided", "pass")

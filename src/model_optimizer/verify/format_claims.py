@@ -70,25 +70,28 @@ def _of(found: Keys) -> Claims:
         case "compressed-tensors" | "":
             return _compressed(found)
         case "awq":
-            return _one("awq", _awq(found), _names(found, "modules_to_not_convert"), substring=True)
+            return _one("awq", _awq(found), _names(found, "modules_to_not_convert"))
         case "gptq" | "gptq_marlin":
-            return _one("gptq", _gptq(found), _names(found, "modules_to_not_convert"), substring=True)
+            skipped = _names(found, "modules_to_not_convert") + _left_out(found)
+            head = found.get("lm_head") is True
+            return _one("gptq", _gptq(found), skipped, head=head)
         case "fp8" | "fbgemm_fp8":
             skipped = _names(found, "modules_to_not_convert") or _names(found, "ignored_layers")
-            return _one("fp8", _fp8(found), skipped, substring=True)
+            return _one("fp8", _fp8(found), skipped)
         case word if word.startswith("modelopt"):
             return _modelopt(found)
         case word:
             return Claims(method=word, of=lambda _name: None, known=False)
 
 
-def _one(method: str, claim: Claim, excluded: tuple[str, ...], *, substring: bool) -> Claims:
+def _one(method: str, claim: Claim, excluded: tuple[str, ...], *, head: bool = False) -> Claims:
+    """One format for all layers but those whose name holds a word of `excluded`."""
+
     def of(name: str) -> Claim | None:
-        if name.endswith("lm_head") or any(
-            word in name if substring else fnmatchcase(name, word) for word in excluded
-        ):
+        if name.endswith("lm_head") and not head:
             return None
-        return claim
+        out = any(_matches(word, name) if word.startswith("re:") else word in name for word in excluded)
+        return None if out else claim
 
     return Claims(method=method, of=of, excluded=excluded, layouts=frozenset({claim.layout}), kinds=(claim,))
 
@@ -112,6 +115,11 @@ def _gptq(found: Keys) -> Claim:
         symmetric=found.get("sym", True) is not False,
         ordered=found.get("desc_act") is True,
     )
+
+
+def _left_out(found: Keys) -> tuple[str, ...]:
+    """GPTQModel leaves layers out by patterns under `dynamic` that begin with `-:`."""
+    return tuple(f"re:{key[2:]}" for key in _keys(found, "dynamic") if key.startswith("-:"))
 
 
 def _fp8(found: Keys) -> Claim:
@@ -291,6 +299,10 @@ def _gptq_parts(claim: Claim, rows: int, columns: int) -> Mapping[str, Shape | N
     }
 
 
+LONGEST_PATTERN = 500
+NESTED = re.compile(r"\([^()]*[+*][^()]*\)[+*{]")
+"""A repetition within a repetition, whose matching time may double with every letter."""
+
 PACKED = frozenset({"pack-quantized", "nvfp4-pack-quantized", "mxfp4-pack-quantized"})
 
 
@@ -318,6 +330,12 @@ def _matches(pattern: str, name: str) -> bool:
     """compressed-tensors: the whole name, or a regular expression behind `re:`."""
     if not pattern.startswith("re:"):
         return name == pattern or name.endswith(f".{pattern}")
+    if len(pattern) > LONGEST_PATTERN or NESTED.search(pattern):
+        raise UsageError(
+            "a pattern in `quantization_config` is refused",
+            cause=(f"`{pattern[:80]}` could take for ever to match",),
+            hint=("name layers by their names, or by simple patterns such as `re:.*o_proj$`",),
+        )
     try:
         return re.match(pattern[3:], name) is not None
     except re.error as error:

@@ -14,6 +14,9 @@ from .format_found import checked, remark
 
 PLAIN = frozenset({"F32", "F16", "BF16", "F64"})
 PACKED = frozenset({"weight_packed", "qweight"})
+ROUTERS = frozenset({"gate", "router", "shared_expert_gate"})
+"""Engines keep the choice of experts in full precision whatever the description says."""
+
 NARROW = frozenset({"I8", "U8", "F8_E4M3", "F8_E5M2", "F4", "I32"})
 STACKED = (
     ("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"), ("w1", "w3"), ("query", "key", "value"),
@@ -57,6 +60,8 @@ def linear_layers(checkpoint: Checkpoint, claims: Claims | None) -> tuple[Layer,
     for name, has in checkpoint.layers().items():
         matrix = next((has[part] for part in ("weight_packed", "qweight", "weight") if part in has), None)
         if matrix is None or len(matrix.shape) != 2 or _is_table(name):
+            continue
+        if name.rpartition(".")[2] in ROUTERS and matrix.dtype in PLAIN:
             continue
         claim = None if claims is None or (name.endswith("lm_head") and "weight" in has) else claims.of(name)
         found.append(Layer(name=name, has=has, claim=claim))
