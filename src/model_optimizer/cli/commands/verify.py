@@ -1,10 +1,14 @@
 """`mopt verify`: is a candidate still the model that it was made from?"""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from model_optimizer.cli import options, verify_options
+from model_optimizer.cli import options, verify_inside, verify_options
+
+if TYPE_CHECKING:
+    from model_optimizer.flow.verify_inside import Inside
 
 GROUP = "make"
 MODEL_TEXTS = 600
@@ -42,6 +46,7 @@ MODEL_TEXTS = 600
     help="A run folder: X is the name of one of its candidates, and the verdict is written there.",
 )
 @verify_options.by_layer
+@verify_inside.inside
 @click.option("--strict", is_flag=True, help="Exit with 1 when the verdict is undecided.")
 @click.option(
     "--out", type=click.Path(path_type=Path, dir_okay=False), help="Also write the verdict to a file."
@@ -63,6 +68,7 @@ def COMMAND(
     max_tokens: int,
     layers: bool,
     sensitivity: bool,
+    inside: "Inside",
     strict: bool,
     out: Path | None,
     as_json: bool,
@@ -74,6 +80,7 @@ def COMMAND(
 
     \b
     format   a checkpoint as the engine will read it: headers, scales, description; needs no R
+    operators  every step from R to an ONNX graph, down to the first operator that is wrong, cut out to run
     model    X and R on the same inputs; a checkpoint runs in PyTorch in the number format of --scheme
     quality  the same through the engine that will serve X, by place in the context, with tasks or retrieval
 
@@ -111,6 +118,7 @@ def COMMAND(
                 run=run,
                 progress=reporter,
                 wishes=wishes,
+                inside=inside,
             )
         finally:
             reporter.close()
