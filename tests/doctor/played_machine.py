@@ -6,8 +6,6 @@ nothing else than these and a few tools that read and write text, so nothing rea
 
 import json
 import os
-import shutil
-import subprocess
 import sys
 from pathlib import Path
 
@@ -57,6 +55,8 @@ class Machine:
         (self.root / "etc/os-release").write_text(f'ID={name}\nVERSION_ID="{version}"\n')
         (self.root / "proc/modules").write_text("")
         self.commands.mkdir()
+        import shutil  # slow, and not needed by a command
+
         for tool in REAL:
             (self.commands / tool).symlink_to(shutil.which(tool) or f"/bin/{tool}")
         known = {"packages": packages or {}, "held": [], "loaded": None, "boots": 0, "services": [], **state}
@@ -98,11 +98,13 @@ class Machine:
         show(self.root, version)
 
     def run(self, script: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        import subprocess
+
         home = self.root.parent / "home"
         return subprocess.run(
             [str(self.commands / "bash"), str(script), *arguments],
             env={"PATH": str(self.commands), "HOME": str(home), "MOPT_READY_ROOT": str(self.root), "PLAYED": str(self._file)},
-            capture_output=True, text=True, timeout=60, check=False,
+            capture_output=True, text=True, timeout=300, check=False,
         )  # fmt: skip
 
     def changes(self) -> list[str]:

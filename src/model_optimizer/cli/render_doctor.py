@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from model_optimizer.cli.render import printable
 from model_optimizer.core import Finding, Host, units
+from model_optimizer.core.endpoint import Endpoint
 
 MARK = {"ok": "ok  ", "warn": "warn", "fail": "FAIL", "unknown": "?   ", "skipped": "-   "}
 _WORST = ("fail", "warn", "ok", "unknown", "skipped")
@@ -26,6 +27,20 @@ def report(host: Host, findings: Sequence[Finding], *, everything: bool = False)
         first_broken(findings),
         others(findings),
         "\n".join(f"not read: {line}" for line in host.unread),
+        summary(findings, hint=not everything),
+    ]
+    return printable("\n\n".join(block for block in blocks if block)) + "\n"
+
+
+def endpoint_report(endpoint: Endpoint, findings: Sequence[Finding], *, everything: bool = False) -> str:
+    """The same screen for a running server."""
+    what = " ".join(filter(None, (endpoint.engine, endpoint.version)))
+    models = endpoint.models or ()
+    blocks = [
+        ", ".join(filter(None, (endpoint.url + endpoint.prefix, what, *models[:3]))),
+        findings_text(findings) if everything else layers_text(findings),
+        first_broken(findings),
+        others(findings),
         summary(findings, hint=not everything),
     ]
     return printable("\n\n".join(block for block in blocks if block)) + "\n"
@@ -125,7 +140,8 @@ def summary(findings: Sequence[Finding], *, hint: bool = False) -> str:
     return ", ".join(parts) + ("; --all lists each check" if hint else "")
 
 
-def findings_json(findings: Sequence[Finding], host: object) -> str:
+def findings_json(findings: Sequence[Finding], subject: object, name: str = "host") -> str:
+    """The findings, and under `name` what they are about."""
     rows = [
         {
             "check": f.check,
@@ -139,4 +155,4 @@ def findings_json(findings: Sequence[Finding], host: object) -> str:
         }
         for f in findings
     ]
-    return json.dumps({"findings": rows, "host": host}, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps({"findings": rows, name: subject}, indent=2, ensure_ascii=False) + "\n"

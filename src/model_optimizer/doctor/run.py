@@ -10,8 +10,10 @@ from model_optimizer.core.target import Target
 
 LAYERS = (
     "machine", "hardware", "kernel", "driver", "gpu", "cuda", "packages", "containers", "network", "target",
+    "reach", "interface", "access", "answers",
 )  # fmt: skip
-"""From the bottom up: what a layer needs stands in those before it. A check names its own in LAYER."""
+"""From the bottom up: what a layer needs stands in those before it. A check names its own in LAYER.
+The last four are those of a running server."""
 
 
 def examine(host: Host, checks: Mapping[str, Check], target: Target | None = None) -> tuple[Finding, ...]:
@@ -19,6 +21,13 @@ def examine(host: Host, checks: Mapping[str, Check], target: Target | None = Non
 
     Checks that say TARGETED look at what shall run here, and take part only when there is a target.
     """
+    return examine_subject(host, checks, target)
+
+
+def examine_subject(
+    subject: object, checks: Mapping[str, Check], target: Target | None = None
+) -> tuple[Finding, ...]:
+    """The same for anything that the checks know: a Host, or an Endpoint."""
     here = {n: c for n, c in checks.items() if target is not None or not _is_targeted(c)}
     findings: dict[str, Finding] = {}
     for name in order(here):
@@ -27,7 +36,7 @@ def examine(host: Host, checks: Mapping[str, Check], target: Target | None = Non
         found = (
             Finding(status="skipped", message=f"waits for `{blocker}`", waits_for=blocker)
             if blocker
-            else _ask(module, host, target)
+            else _ask(module, subject, target)
         )
         findings[name] = dataclasses.replace(
             found, check=name, layer=layer(module), source=tuple(getattr(module, "SOURCE", ()))
@@ -51,9 +60,9 @@ def _is_targeted(check: Check) -> bool:
     return bool(getattr(check, "TARGETED", False))
 
 
-def _ask(check: Any, host: Host, target: Target | None) -> Finding:
+def _ask(check: Any, subject: object, target: Target | None) -> Finding:
     try:
-        return check.check(host, target) if _is_targeted(check) else check.check(host)
+        return check.check(subject, target) if _is_targeted(check) else check.check(subject)
     except (MoptError, ValueError) as error:
         return Finding(
             status="unknown",

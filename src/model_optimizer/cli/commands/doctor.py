@@ -1,19 +1,22 @@
 """`mopt doctor`: is this machine ready, layer by layer, and for what."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from model_optimizer.cli import options
 
 if TYPE_CHECKING:
-    from model_optimizer.core import Host
+    from collections.abc import Sequence
+
+    from model_optimizer.core import Finding, Host
 
 GROUP = "understand"
 
 
 @click.command(short_help="Is this machine ready, layer by layer?")
+@click.argument("url", required=False)
 @options.host_file
 @click.option(
     "--for",
@@ -28,21 +31,28 @@ GROUP = "understand"
 )
 @click.option("--all", "everything", is_flag=True, help="List every check instead of a line a layer.")
 @click.option("--script", is_flag=True, help="Print a shell script that makes it ready; nothing is run.")
+@click.option("--model", metavar="NAME", help="With URL: the model that clients will ask for.")
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
 @options.as_json
 def COMMAND(
+    url: str | None,
     host_file: Path | None,
     target: str | None,
     save: Path | None,
     everything: bool,
     script: bool,
+    model: str | None,
     strict: bool,
     as_json: bool,
 ) -> None:
     """Check this machine, or one that was saved, from the processor to the serving engine.
 
-    Nothing is changed and no root is needed. Exits with 1 when a check fails.
+    With URL it asks a running model server instead; a key is read from MOPT_API_KEY, OPENAI_API_KEY or
+    VLLM_API_KEY. Nothing is changed and no root is needed. Exits with 1 when a check fails.
     """
+    if url is not None or model is not None:
+        mixed = ("--host", host_file), ("--for", target), ("--save", save), ("--script", script)
+        _about_server(url, model, [name for name, given in mixed if given], (everything, strict, as_json))
     from model_optimizer import api
     from model_optimizer.cli import render_doctor
     from model_optimizer.core import codec
@@ -64,8 +74,36 @@ def COMMAND(
         click.echo(render_doctor.findings_json(findings, codec.to_builtins(host)), nl=False)
     else:
         click.echo(render_doctor.report(host, findings, everything=everything), nl=False)
+    raise click.exceptions.Exit(_code(findings, strict))
+
+
+def _about_server(
+    url: str | None, model: str | None, mixed: list[str], screen: tuple[bool, bool, bool]
+) -> NoReturn:
+    """The findings about a running server, and the exit code."""
+    from model_optimizer.cli import render_doctor
+    from model_optimizer.core import UsageError, codec
+    from model_optimizer.doctor import examine_endpoint
+    from model_optimizer.system.probe import endpoint as asking
+
+    everything, strict, as_json = screen
+    if url is None:
+        raise UsageError("--model is asked of a server", hint=("mopt doctor URL --model NAME",))
+    if mixed:
+        raise UsageError(f"{', '.join(mixed)} is about a machine, and `{url}` is a server")
+    found = asking.read(url, wanted=model)
+    findings = examine_endpoint(found)
+    if as_json:
+        text = render_doctor.findings_json(findings, codec.to_builtins(found), "endpoint")
+    else:
+        text = render_doctor.endpoint_report(found, findings, everything=everything)
+    click.echo(text, nl=False)
+    raise click.exceptions.Exit(_code(findings, strict))
+
+
+def _code(findings: "Sequence[Finding]", strict: bool) -> int:
     bad = ("fail", "warn") if strict else ("fail",)
-    raise click.exceptions.Exit(int(any(f.status in bad for f in findings)))
+    return int(any(f.status in bad for f in findings))
 
 
 def _require_alone(*options: tuple[str, bool]) -> None:

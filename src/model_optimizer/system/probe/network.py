@@ -21,7 +21,7 @@ _KEY = re.compile(r"--api-key(?:\s|=|$)|VLLM_API_KEY=.|LLAMA_API_KEY=.")
 
 
 def read(world: World) -> Network:
-    sockets = _listening(world)
+    sockets = listening(world)
     return Network(
         busy_ports=None
         if sockets is None
@@ -44,7 +44,7 @@ def hub(world: World) -> bool | None:
     return world.reach(place.hostname, port, 1.5)
 
 
-def _listening(world: World) -> dict[str, tuple[int, bool]] | None:
+def listening(world: World) -> dict[str, tuple[int, bool]] | None:
     """By inode of the socket: its port, and whether every machine may connect."""
     found: dict[str, tuple[int, bool]] = {}
     texts = [world.text(f"/proc/net/{name}") for name in ("tcp", "tcp6")]
