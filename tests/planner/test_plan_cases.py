@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from model_optimizer.core.units import show_ms
+
 from .plans import page, plan, reasons
 
 
@@ -248,3 +250,27 @@ def test_many_of_another_card_are_offered_when_one_is_too_few() -> None:
     other = next(near for near in found.nearest if near.axis == "gpu")
     assert other.plan.gpus > 1
     assert other.change.startswith(f"{other.plan.gpus} x ")
+
+
+def test_what_saves_memory_and_no_work_is_said_on_the_screen() -> None:
+    ada = plan("Qwen/Qwen3-8B", "l4", scheme="nvfp4")
+    assert any("nvfp4 is weight-only on L4" in note for note in ada.notes)
+    blocks = plan("Qwen/Qwen3-0.6B", "rtx 4060", scheme="fp8_block")
+    assert any("fp8_block is weight-only on GeForce RTX 4060" in note for note in blocks.notes)
+    channels = plan("Qwen/Qwen3-0.6B", "rtx 4060", scheme="fp8")
+    assert not any("weight-only" in note for note in channels.notes)
+
+
+def test_one_screen_has_one_tail_of_the_time_per_token() -> None:
+    """The reason of the tokens a step names the P99 that is expected, not another way to come to one."""
+    found = plan("Qwen/Qwen3-8B", "h200", qps=10.0, p=2000, o=300, tpot_ms=40)
+    because = next(s.because for s in found.settings if s.name == "max-num-batched-tokens")
+    assert found.estimate.tpot_ms.p99 is not None
+    assert f"TPOT P99 is {show_ms(found.estimate.tpot_ms.p99)}" in because
+    assert "by the formula" in page(found, "tokens a step")
+
+
+def test_a_near_plan_of_a_dtype_says_what_is_computed_and_what_is_stored() -> None:
+    found = plan("Qwen/Qwen3-8B", "t4", dtype="bf16")
+    near = next(one for one in found.nearest if one.axis == "dtype")
+    assert near.change.startswith("computed as FP16, which needs weights in")

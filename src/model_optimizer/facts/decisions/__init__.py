@@ -18,6 +18,10 @@ _FOLDER = read.ROOT / "decisions"
 R = TypeVar("R", "CudaOf", "Serves")
 
 
+# Words of the situation that are 1 or 0.
+YES_OR_NO = frozenset({"decoder", "fits", "geforce"})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node(Fact):
     """One question: is the word `ask` of the situation equal to `is`, or at least `at_least`?"""
@@ -200,6 +204,8 @@ def branch(situation: Mapping[str, str | float]) -> Branch:
         if node.at_least is not None:
             holds = float(value) >= node.at_least
             asked = f"{node.ask} {float(value):g} {'>=' if holds else '<'} {node.at_least:g}"
+            if node.ask in YES_OR_NO:
+                asked = f"{node.ask}: {'yes' if holds else 'no'}"
         else:
             holds = value == node.equals
             asked = f"{node.ask} is {value}"

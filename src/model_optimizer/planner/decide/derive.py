@@ -2,7 +2,7 @@
 
 import math
 
-from model_optimizer.core import Source
+from model_optimizer.core import Estimate, Source
 from model_optimizer.core.steps import Batch
 from model_optimizer.core.units import show_bytes, show_ms
 from model_optimizer.facts import decisions, vllm
@@ -19,16 +19,22 @@ ONLINE = {"fp8": "fp8"}
 """Schemes that the engine makes of a 16-bit checkpoint while it loads, and its word for them."""
 
 
-def derive(question: PlanQuestion, judged: Judged) -> Derived:
-    """Settings by vLLM's names; other engines translate them. llama.cpp has its own."""
+def derive(question: PlanQuestion, judged: Judged, estimate: Estimate) -> Derived:
+    """Settings by vLLM's names; other engines translate them. llama.cpp has its own.
+
+    `estimate` is the load played through, beside what the steady state says.
+    """
     notes = Notes()
     if judged.candidate.engine == "llama_cpp":
         _llama(question, judged, notes)
     elif judged.candidate.engine in ("tensorrt", "tensorrt_rtx"):
         _shapes(question, judged, notes)
     else:
-        for part in (_number_format, _length, _memory, _sequences, _batch, _parallel, _cache):
+        for part in (_number_format, _length, _memory, _sequences):
             part(question, judged, notes)
+        _batch(question, judged, estimate, notes)
+        _parallel(question, judged, notes)
+        _cache(question, judged, notes)
         extras.add(question, judged, notes)
     return Derived(settings=tuple(notes.settings), derivations=tuple(notes.derivations))
 
@@ -198,7 +204,7 @@ def _sequences(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
         formula = "clients / replicas"
     else:
         numbers = (
-            f"{share:.3g}/s x {found.e2e_ms / 1e3:.3g} s = "
+            f"{share:.3g}/s x {found.e2e_ms / 1e3:.3g} s in the steady state = "
             f"{mean:.3g} in flight, {top:.3g} nearly never exceeded"
         )
         formula = "1.5 x (rate x time in the system (Little) + 3 roots of it (Poisson))"
@@ -218,7 +224,7 @@ def _sequences(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
     )
 
 
-def _batch(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
+def _batch(question: PlanQuestion, judged: Judged, estimate: Estimate, notes: Notes) -> None:
     room, found = judged.room, judged.steady
     known = defaults(question, rules_version(judged.candidate)).batched
     if question.wishes.max_num_batched_tokens:
@@ -237,10 +243,13 @@ def _batch(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
     chunk = min(room.batched, shape.prompt_p99)
     one = judged.steps.mixed_ms(_chunk(found.running, shape.context, chunk))
     chunks = -(-shape.prompt_p99 // room.batched)
-    numbers = (
-        f"a prompt of {shape.prompt_p99:,} tokens takes {chunks} step{'s' * (chunks > 1)} of {show_ms(one)}; "
-        f"with such steps in between, TPOT P99 is {show_ms(tail)}"
+    step = (
+        f"a prompt of {shape.prompt_p99:,} tokens takes {chunks} step{'s' * (chunks > 1)} of {show_ms(one)}"
     )
+    played = estimate.tpot_ms.p99
+    known_tail = tail if played is None else played
+    numbers = f"{step}; with such steps in between, TPOT P99 is {show_ms(known_tail)}"
+    roughly = "" if played is None else f"; by the formula {show_ms(tail)}, played through {show_ms(played)}"
     asked = f", {limit:g} ms is asked" if limit else ", no limit is asked"
     own = judged.candidate.engine == "vllm"
     same = room.batched == known and own
@@ -250,7 +259,7 @@ def _batch(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
         "tokens a step",
         constraint=f"TPOT P99 <= {limit:g} ms" if limit else "no limit on TPOT",
         formula="TPOT P99 = t(decode) + k99 / output x (t(decode + chunk) - t(decode)), k Poisson",
-        numbers=numbers,
+        numbers=f"{step}{roughly}" if roughly else numbers,
         conclusion=(
             f"{room.batched:,} tokens, the release's default for this GPU: left alone"
             if same

@@ -8,6 +8,7 @@ from model_optimizer.core.units import show_ms
 from model_optimizer.facts import decisions, drivers, gpus, memory
 from model_optimizer.facts.versions import key
 
+from .candidates import PLAIN
 from .question import Functions, No, PlanQuestion
 
 LEAST_CONTEXT = 256
@@ -51,8 +52,12 @@ def _with_result(axis: str, change: str, plan: Plan) -> str:
             return f"{change}: {plan.scheme} with {plan.engine}, whose speed is not known here"
         return f"{change}: {', '.join(times)}"
     if axis in ("gpus", "gpu"):
-        parallel = f" TP{plan.tensor_parallel}" if plan.tensor_parallel > 1 else ""
+        tensor, stages = plan.tensor_parallel, plan.pipeline_parallel
+        parallel = f" TP{tensor}" if tensor > 1 else ""
+        parallel += f" PP{stages}" if stages > 1 else ""
         return f"{plan.gpus} x {change}: {plan.scheme}{parallel} with {plan.engine}"
+    if axis == "dtype" and plan.scheme not in PLAIN:
+        return f"computed as FP16, which needs weights in {plan.scheme} to fit: {plan.engine}"
     if axis in ("bits", "engine", "dtype"):
         return f"{change}: {plan.engine} in {plan.scheme}"
     return change

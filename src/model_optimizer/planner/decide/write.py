@@ -26,7 +26,7 @@ def write(
 ) -> Plan:
     """The plan with its settings, its chain, its page of reasons and its command."""
     candidate, offer = judged.candidate, judged.candidate.offer
-    derived = derive(question, judged)
+    derived = derive(question, judged, estimate)
     settings = (*derived.settings, *_stretched(question, judged))
     if not offer.exact:
         settings = tuple(_assumed(s, offer.version) for s in settings)
@@ -59,7 +59,7 @@ def write(
         branch=branch.path,
         derivations=(*_chain(judged), *derived.derivations, *_replicas(question, judged, estimate)),
         cost=cost(question.prices, question.gpu.name, judged.gpus, question.workload, rate),
-        notes=(*judged.notes, *offer.notes, *_notes(question)),
+        notes=(*_weight_only(question, judged), *judged.notes, *offer.notes, *_notes(question)),
     )
     return replace(plan, command=functions.engines[candidate.engine].command(plan, 8000))
 
@@ -159,6 +159,14 @@ def _asked(question: PlanQuestion) -> str:
     ]
     load, _, unit = load_of(question)
     return f"{load:g} {unit}" + (f"; {', '.join(limits)}" if limits else "; no limit on latency")
+
+
+def _weight_only(question: PlanQuestion, judged: Judged) -> tuple[str, ...]:
+    """Said where a format saves memory here and no computing, though elsewhere it does both."""
+    scheme, ability = judged.candidate.scheme, judged.candidate.ability
+    if ability.how != "weight-only" or scheme.activation_bits >= 16:
+        return ()
+    return (f"{scheme.name} is weight-only on {question.site.gpu}: {ability.because}",)
 
 
 def _notes(question: PlanQuestion) -> tuple[str, ...]:

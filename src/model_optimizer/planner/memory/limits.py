@@ -68,7 +68,7 @@ def choose(
         utilization=question.gpu_memory_utilization or default,
         block_size=question.block_size or block,
     )
-    return replace(made, settings=_settings(question, made, version))
+    return replace(made, settings=_settings(question, made, _known(version, release)))
 
 
 def engine_of(question: FitQuestion, rules: memory.VllmMemory) -> Engine:
@@ -121,6 +121,13 @@ def length_limit(spec: ModelSpec) -> int | None:
 def _v0_tokens(length: int, chunk: int) -> int:
     """Engine V0 chunks long contexts only, so its largest step grows with the context until there."""
     return chunk if length > V0_WHOLE else max(length, V0_LEAST)
+
+
+def _known(version: str, release: vllm.VllmRelease | None) -> str:
+    """The release whose defaults are taken, in words: not the one that was asked for where that is unknown."""
+    if release is None or minor(release.version) == minor(version):
+        return version
+    return f"{release.version}, the nearest that is known"
 
 
 def _settings(question: FitQuestion, made: Limits, version: str) -> tuple[Setting, ...]:
