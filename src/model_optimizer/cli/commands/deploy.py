@@ -4,6 +4,8 @@ from pathlib import Path
 
 import click
 
+from model_optimizer.cli import options
+
 GROUP = "ship"
 TARGETS = {"triton": "a model repository of Triton Inference Server, from an artefact of `mopt convert`"}
 
@@ -19,6 +21,7 @@ TARGETS = {"triton": "a model repository of Triton Inference Server, from an art
     "--instances", type=click.IntRange(min=1), default=1, show_default=True, help="Copies on a device."
 )
 @click.option("--max-batch", type=click.IntRange(min=1), help="Most requests in a batch.")
+@options.as_json
 def COMMAND(
     artifact: Path | None,
     target: str | None,
@@ -28,14 +31,18 @@ def COMMAND(
     device: str,
     instances: int,
     max_batch: int | None,
+    as_json: bool,
 ) -> None:
     """Write what another system needs to run ARTIFACT, a folder that `mopt convert` made."""
+    import json
+
     from model_optimizer.core import UsageError
     from model_optimizer.deploy import triton
     from model_optimizer.system import making
 
     if listed:
-        click.echo("".join(f"{key}  {text}\n" for key, text in TARGETS.items()), nl=False)
+        lines = "".join(f"{key}  {text}\n" for key, text in TARGETS.items())
+        click.echo(json.dumps({"targets": TARGETS}, indent=2) + "\n" if as_json else lines, nl=False)
         return
     if target not in TARGETS:
         raise UsageError(
@@ -49,4 +56,7 @@ def COMMAND(
     making.require_new(out)
     wish = triton.Wish(name=name, device=device, instances=instances, max_batch=max_batch)
     made = triton.write(artifact, out, wish)
+    if as_json:
+        click.echo(json.dumps({"target": target, "path": str(out), "model": str(made)}, indent=2))
+        return
     click.echo(f"{made}\n  {made / 'config.pbtxt'}\n  {out / 'README.md'}")
