@@ -17,6 +17,12 @@ from _contract import blame, fail, main, progress
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
     folder = Path(request["model"])
+    if not request.get("at"):
+        fail(
+            "reference-quantized",
+            f"`{folder.name}` is quantized itself, so it cannot be what others are compared with",
+            hint=["name the original with --against"],
+        )
     config = read_json(folder / "config.json")
     check_weights(folder)
     require_tokenizer(folder)
