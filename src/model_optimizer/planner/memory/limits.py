@@ -124,7 +124,7 @@ def _v0_tokens(length: int, chunk: int) -> int:
 
 
 def _known(version: str, release: vllm.VllmRelease | None) -> str:
-    """The release whose defaults are taken, in words: not the one that was asked for where that is unknown."""
+    """The release whose defaults are taken, in words: another than was asked for where that is unknown."""
     if release is None or minor(release.version) == minor(version):
         return version
     return f"{release.version}, the nearest that is known"
