@@ -4,8 +4,8 @@
 
 Both run as their users start them, one after the other. Compared is our `vllm_bench` block: vLLM's own
 definitions; `tests/bench/test_agreement.py` shows that these are the same on the same times. The server
-writes down when it really received and wrote, the truth for both: `beyond_ms` is by how much a client measured
-more than the server did for it. README.md says what was seen, and why.
+writes down when it really received and wrote, the truth for both: `beyond_ms` is by how much a client
+measured more than the server did for it. README.md says what was seen, and why.
 """
 
 import argparse

@@ -1,5 +1,7 @@
 """The numbers of a load point, against timelines that were worked out by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from model_optimizer.bench.latency import e2e_ms, gaps_ms, meets, tpot_ms, ttft_ms
@@ -195,3 +197,25 @@ def test_near_the_ceiling_is_marked_and_past_it_invalid(more, ceiling, verdict) 
         run, Judged(slo=Slo(), generates=True, sampled=Sampled(), ceiling_requests_per_s=ceiling)
     )
     assert found.client.verdict == verdict
+
+
+class TestFallingBehind:
+    """One request each 50 ms for a second; the load ends at 1000 ms."""
+
+    def notes(self, took_ms: float, queue_ms: float, arrivals: str = "constant") -> tuple[str, ...]:
+        rows = [outcome(50 * i, (50 * i + took_ms + queue_ms * i,), index=i) for i in range(20)]
+        last = max(o.finished_ns for o in rows) / MS
+        run = replace(driven(rows, arrivals=arrivals), ended_ns=round(max(1000, last) * MS))
+        judged = Judged(slo=Slo(), generates=True, sampled=Sampled())
+        return load_point(run, judged).notes
+
+    def test_a_queue_that_grows_is_told(self) -> None:
+        (note,) = [n for n in self.notes(40, 100) if "keep up" in n]
+        assert "13 of 20 requests were still unanswered" in note and "1.9 s later" in note
+
+    def test_a_server_that_follows_is_not_blamed(self) -> None:
+        assert not [n for n in self.notes(40, 0) if "keep up" in n]
+        assert not [n for n in self.notes(200, 0) if "keep up" in n]
+
+    def test_a_closed_loop_cannot_fall_behind(self) -> None:
+        assert not [n for n in self.notes(40, 100, "closed") if "keep up" in n]

@@ -17,6 +17,8 @@ from .sampler import Sampled
 from .vllm_block import vllm_bench
 from .window import Window, finished_inside, window
 
+_LEAST_TO_JUDGE = 20
+
 DEFINITIONS: Mapping[str, str] = {
     "clock": "perf_counter_ns of the client; a time is taken when bytes are received",
     "start": "when the arrival process wanted the request in an open loop, when it was sent in a closed one",
@@ -237,6 +239,8 @@ def _tokens_per_chunk(done: Sequence[Outcome]) -> float | None:
 
 def _notes(driven: Driven, done: Sequence[Outcome]) -> list[str]:
     notes = [driven.stopped] if driven.stopped else []
+    if fell_behind := _fell_behind(driven):
+        notes.append(fell_behind)
     if driven.given_up:
         notes.append(f"interrupted: {driven.given_up} requests were under way and count nowhere")
     if invalid := sum(o.usage_invalid for o in done):
@@ -251,6 +255,25 @@ def _notes(driven: Driven, done: Sequence[Outcome]) -> list[str]:
     if any(not o.streamed for o in done) and any(o.streamed for o in done):
         notes.append("some answers were streamed and some were not")
     return notes
+
+
+def _fell_behind(driven: Driven) -> str | None:
+    """An open loop asks on while the server does not follow: then latencies are those of a growing queue, and
+    would be higher still in a longer run."""
+    level = driven.level
+    if level.arrivals in ("closed", "burst", "trace") or driven.aborted or driven.interrupted:
+        return None
+    measured = [o for o in driven.outcomes if o.measured]
+    left = sum(o.finished_ns > driven.closed_ns for o in measured)
+    if len(measured) < _LEAST_TO_JUDGE or left < len(measured) / 4:
+        return None
+    waited = (driven.ended_ns - driven.closed_ns) / 1e9
+    if waited < (driven.closed_ns - driven.opened_ns) / 1e9 / 4:
+        return None
+    return (
+        f"the server did not keep up: when the load ended, {left} of {len(measured)} requests were still "
+        f"unanswered, and the last answer came {waited:.1f} s later; a longer run would show longer times"
+    )
 
 
 def _disagree(outcome: Outcome) -> bool:
