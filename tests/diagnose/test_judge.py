@@ -82,6 +82,16 @@ def test_nothing_known_asks_for_the_errors_that_are_not() -> None:
     assert "line 2" in found.needed[0]
 
 
+def test_a_start_that_worked_asks_for_the_failure_itself() -> None:
+    assert "line 1 says that the program is ready" in of_text([READY, ANSWERED]).needed[0]
+
+
+def test_a_phrase_that_a_cause_waits_for_is_no_doubt_about_it() -> None:
+    arch = "error loading model: unknown model architecture: 'mllama'"
+    found = cause(of_text(["no available upgrade found, changed nothing", arch]))
+    assert (found.id, found.confidence) == ("llama-arch-dropped", "medium")
+
+
 def test_an_empty_log_says_where_to_look() -> None:
     found = of_text([])
     assert found.primary is None and "the log is empty" in found.needed[0]

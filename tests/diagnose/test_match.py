@@ -134,6 +134,39 @@ def test_hostile_lines_take_bounded_time() -> None:
     of_text([" ".join(random.Random(1).sample(lines, 40))[:100_000] for _ in range(5)])
 
 
+def test_fragments_that_lead_nowhere_are_no_longer_looked_at() -> None:
+    """The work on a log is bounded by what is learnt from it, not by its length."""
+    seen = Matcher(signature.load())
+    line = b"'list' object has no attribute experts. NVRM: Xid special_tokens capture_model nothing\n"
+    for _ in range(30):
+        seen.feed(line * 1000)
+    assert all(hit.misses <= MOST_MISSES for hit in seen.hits)
+    at_end = seen.hits
+    before = [hit.misses for hit in at_end]
+    seen.feed(line * 1000)
+    assert [hit.misses for hit in at_end] == before
+
+
+def test_what_stands_near_is_the_latest_and_costs_no_line() -> None:
+    seen = Matcher(signature.load())
+    seen.feed(b"capture_model\n" * 500)
+    assert seen.near == {"capture_model": 500}
+    assert not any(hit.misses or hit.count for hit in seen.hits)
+
+
+def test_a_stream_takes_no_memory_that_grows() -> None:
+    import tracemalloc
+
+    block = ("INFO Avg generation throughput: 533.2 tokens/s, KV usage: 3.1%\n" * 4000).encode()
+    at_work = Diagnosing()
+    tracemalloc.start()
+    at_work.read((block for _ in range(120)), name="x")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert at_work.seen.bytes > 28_000_000
+    assert peak < 6_000_000, "a few blocks, whatever the log's length"
+
+
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.one_of(st.text(max_size=200), st.sampled_from([OOM, PORT, XID])), max_size=12))
 def test_any_text_gives_a_diagnosis(lines: list[str]) -> None:

@@ -187,9 +187,8 @@ def _confidence(
         why.append(f"line {seen.unexplained[0].line} is an earlier error that is not known here")
     if _overcome(hit, seen):
         return None, first.against
-    if doubts := [
-        t.format(line=seen.landmarks[kind]) for kind, t in DOUBTS.items() if kind in seen.landmarks
-    ]:
+    expected = any(word in TRIED for word in head.requires)
+    if not expected and (doubts := _doubts_of(seen)):
         level = min(level - 1, 1)
         why += doubts
     if seen.landmarks.get("ready", 0) > hit.last:
@@ -207,6 +206,11 @@ def _confidence(
             return None, tuple(why)
         level = 0
     return STEPS[max(0, min(level, len(STEPS) - 1))], tuple(why)
+
+
+def _doubts_of(seen: Matcher) -> list[str]:
+    """What people wrote beside the log that makes any answer less sure."""
+    return [t.format(line=seen.landmarks[kind]) for kind, t in DOUBTS.items() if kind in seen.landmarks]
 
 
 def _overcome(hit: Hit, seen: Matcher) -> bool:

@@ -89,6 +89,9 @@ class Table:
                 owners.setdefault(needle, Owner()).landmarks.append(name)
         self.needles = list(owners)
         self.owners = list(owners.values())
+        self.near = {
+            n: o.near[0] for n, o in enumerate(self.owners) if o == Owner(near=o.near[:1]) and o.near
+        }
         self.served = {n for n, owner in enumerate(self.owners) if owner == Owner(landmarks=[SERVED])}
         self.search = BytesAhoCorasick(self.needles)
 
@@ -105,7 +108,7 @@ class Matcher:
     def __init__(self, signatures: Sequence[Signature]) -> None:
         found = table(tuple(signatures))
         self._search, self._needles, self._owners = found.search, found.needles, found.owners
-        self._served = found.served
+        self._served, self._near_only = found.served, found.near
         self.hits = [Hit(signature) for signature in signatures]
         self.landmarks: dict[str, int] = {}
         self.first_ready: int | None = None
@@ -125,7 +128,7 @@ class Matcher:
         """`block` holds whole lines, the last of which may lack its end. `whole` False: that line goes on."""
         counted, number = 0, self.lines + 1
         here: list[tuple[int, int]] = []
-        quiet, only_counted = self._quiet, self._only_counted
+        quiet, only_counted, near_only = self._quiet, self._only_counted, self._near_only
         for pattern, start, end in self._search.find_matches_as_indexes(block.lower(), overlapping=True):
             if pattern in quiet:
                 continue
@@ -135,6 +138,9 @@ class Matcher:
                 here = []
             number += breaks
             counted = end
+            if word := near_only.get(pattern):
+                self.near[word] = number
+                continue
             if hit := only_counted.get(pattern):
                 self._counted_line = number
                 hit.count += hit.last != number
@@ -182,9 +188,12 @@ class Matcher:
             self._maybe_error(line, found[0][1])
 
     def _count_only(self, pattern: int, hit: Hit) -> None:
-        """Nothing more is learnt from a fragment that decides by itself and was seen often."""
+        """Nothing more is learnt from a fragment that decides by itself and was seen often, or that was seen
+        too often without the rest of its failure."""
         if self._often(hit):
             self._only_counted[pattern] = hit
+        elif hit.misses >= MOST_MISSES and not self._owners[pattern].words:
+            self._quiet.add(pattern)
 
     def _often(self, hit: Hit) -> bool:
         return hit.signature.head.regex is None and hit.count >= SATURATED and hit.run == self.run

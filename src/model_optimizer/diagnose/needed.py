@@ -33,7 +33,12 @@ def needed(seen: Matcher, primary: Recognized | None) -> tuple[str, ...]:
     if seen.unexplained:
         lines = ", ".join(str(e.line) for e in seen.unexplained)
         found.append(f"the errors that are not known here (line {lines}), with the 40 lines before them")
-    if not wrappers and not seen.unexplained and primary is None:
+    if not wrappers and not seen.unexplained and primary is None and seen.first_ready:
+        found.append(
+            f"line {seen.first_ready} says that the program is ready, and no known error follows: send what "
+            "failed (the request and its answer, or the log of the later failure) with its time"
+        )
+    elif not wrappers and not seen.unexplained and primary is None:
         found.append(
             "no line of it is a known error: send the whole log, from the start of the program to its end"
         )
