@@ -426,6 +426,8 @@ def verify(
     from model_optimizer.verify import limits
     from model_optimizer.verify import texts as inputs
 
+    if layer == "service":
+        return _service(candidate, inside, progress)
     if layer == "operators" and run:
         raise UsageError(
             "`--layer operators` takes a folder, not a run", hint=("name the candidate's artifacts folder",)
@@ -467,6 +469,8 @@ def _format(candidate: str, scheme: str | None, wishes: "Wishes | None", run: Pa
     from model_optimizer.system import runs
     from model_optimizer.verify.format_engine import Target
 
+    if "://" in candidate:
+        raise UsageError("a server has no format to look at", hint=("name the folder that it serves",))
     folder = runs.open_run(run) if run else None
     path = candidate
     if folder:
@@ -486,6 +490,18 @@ def _format(candidate: str, scheme: str | None, wishes: "Wishes | None", run: Pa
         verdict = dataclasses.replace(verdict, subject=candidate)
         folder.write(verdict, f"candidates/{candidate}/verdict-format")
     return verdict
+
+
+def _service(url: str, inside: "Inside | None", progress: Progress) -> Verdict:
+    from model_optimizer.flow import verify_inside, verify_service
+    from model_optimizer.verify import endpoint
+
+    if not endpoint.is_url(url):
+        raise UsageError(
+            "`--layer service` asks a running server", hint=("name its URL, http://127.0.0.1:8000",)
+        )
+    place = endpoint.read(url, task="generate", scheme="bf16")
+    return verify_service.verify(place.url, inside or verify_inside.Inside(), progress=progress)
 
 
 def _operators(

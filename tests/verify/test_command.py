@@ -81,7 +81,7 @@ hint: about 90 more texts would decide; pass them with --texts FILE
 
 def test_every_metric_is_explained(tmp_path: Path) -> None:
     """A name that a comparison carries and the screen does not know would stand there unexplained."""
-    source = (Path(limits.__file__).parent).glob("*.py")
+    source = (Path(limits.__file__).parent).rglob("*.py")
     named = {word for path in source for word in MEANING if f'"{word}"' in path.read_text()}
     assert named == set(MEANING)
 

@@ -33,6 +33,21 @@ MEANING = {
     "step_quantize": "what quantizing adds",
     "step_several": "what several steps add, whose graphs between are not there",
     "step_runtime": "what the runtime's own rewriting adds",
+    "error_rate": "requests that failed",
+    "mixed_streams": "answers that hold what was said to others",
+    "same_tokens": "tokens that are the same under load as alone, near-ties apart",
+    "same_answers": "whole answers that are the same",
+    "starvation": "slowest answer / median of equal ones",
+    "token_time_drift": "time per token, later half / earlier half",
+    "tool_calls": "tool calls that keep their schema",
+    "json_schema": "answers that keep the schema asked for",
+    "reasoning_split": "thoughts apart from the answer",
+    "ttft_ms": "time to the first token",
+    "tpot_ms": "time per token after it",
+    "e2e_ms": "time of the whole answer",
+    "steady": "latency in the second half of the load",
+    "left_running": "requests running at rest",
+    "kv_held": "KV cache held at rest",
     "own_error": "one operator alone, on the reference's inputs",
 }
 REPORTED = "reported"
@@ -50,7 +65,7 @@ def verdict_text(verdict: Verdict) -> str:
     lines = [
         f"{verdict.outcome.upper()}: layer {verdict.layer}, {verdict.because}",
         f"candidate: {verdict.subject}",
-        f"reference: {verdict.reference} (PyTorch, float32)",
+        *([f"reference: {verdict.reference} (PyTorch, float32)"] if verdict.reference else []),
         "",
         table(rows, right=frozenset({1, 5})),
     ]

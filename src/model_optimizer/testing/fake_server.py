@@ -46,6 +46,8 @@ class Behaviour:
     it counts for a word. Of `slots` (0: any number) requests at a time are worked on, others wait their turn.
     `header_drip_ms` sends the header of an answer byte by byte with so long a pause, `models` are other names
     that it serves (404 for the rest), `echo` answers with the last word of what it was asked.
+    `mix_every` n answers each n-th request with the last word of the one before it where both are under way,
+    and each token takes `drift_ms` longer than that of the request before.
     """
 
     ttft_ms: float = 2.0
@@ -83,6 +85,8 @@ class Behaviour:
     header_drip_ms: float = 0.0
     models: frozenset[str] | None = None
     echo: bool = False
+    mix_every: int = 0
+    drift_ms: float = 0.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,6 +110,7 @@ class FakeServer:
         self.behaviour = behaviour or Behaviour()
         self.records: list[Record] = []
         self.connections = 0
+        self._working = 0
         self.port = port
         self._tls = tls
         self._dice = random.Random(self.behaviour.seed)
@@ -222,7 +227,11 @@ class FakeServer:
         async with self._slots:
             if out.gone:  # nobody waits for it any more
                 raise ConnectionResetError
-            return await self._work(record, api, number, out)
+            self._working += 1
+            try:
+                return await self._work(record, api, number, out)
+            finally:
+                self._working -= 1
 
     async def _work(self, record: Record, api: str, number: int, out: "_Out") -> bool:
         does, body = self.behaviour, record.body
@@ -247,12 +256,16 @@ class FakeServer:
             await out.event(_event(api, {"role": "assistant", "content": ""}))
         stall = does.stall_after if does.stall_every and number % does.stall_every == 0 else None
         count = 0
+        mixed = does.mix_every and number % does.mix_every == 0 and self._working > 1
+        said = self.records[number - 2].body if mixed else body
         while count < tokens or does.endless:
-            await asyncio.sleep(self._wait(does.tpot_ms if count else does.ttft_ms))
+            await asyncio.sleep(
+                self._wait((does.tpot_ms if count else does.ttft_ms) + number * does.drift_ms)
+            )
             if count == stall:
                 await asyncio.sleep(does.stall_ms / 1000)
             step = min(does.tokens_per_chunk, tokens - count) if not does.endless else 1
-            word = (f"{_last_word(body)} " if does.echo else "tök ") * step + "x" * does.huge_line_bytes
+            word = (f"{_last_word(said)} " if does.echo else "tök ") * step + "x" * does.huge_line_bytes
             record.wrote_ns.append(perf_counter_ns())
             await out.event(_event(api, word, last=count + step >= tokens and not does.endless))
             count += step

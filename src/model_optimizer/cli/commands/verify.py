@@ -82,6 +82,7 @@ def COMMAND(
     format   a checkpoint as the engine will read it: headers, scales, description; needs no R
     operators  every step from R to an ONNX graph, down to the first operator that is wrong, cut out to run
     model    X and R on the same inputs; a checkpoint runs in PyTorch in the number format of --scheme
+    service  a URL: answers at once as alone, no mixed streams, errors, limits, drift; needs no R
     quality  the same through the engine that will serve X, by place in the context, with tasks or retrieval
 
     A number passes when its whole 95 % interval reaches the limit, fails when all of it lies below, and is

@@ -1,0 +1,294 @@
+"""The layer `service`: does a server answer many at once as it answers one, fairly, in time, for long?
+
+What was asked and answered becomes comparisons here; asking is the caller's work.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+from model_optimizer.core import Comparison, LoadPoint, Slo, Verdict
+from model_optimizer.core.verdict import Outcome, worst
+
+from .judged import Judged, gated_share, more_texts, outcome, reported
+from .limits import NEAR_TIE
+
+SAME = 0.99
+"""Least share of tokens that are the same under load, near-ties apart. ASSUMED: sums are taken in another
+order in another batch, which moves a logit by a unit in the last place and changes only near-ties."""
+
+STARVED = 10.0
+"""Times the median from which one answer among equal ones took too long."""
+
+DRIFTED, SLOWER, LEAST_HALF = 1.5, 0.9, 12
+"""Time per token of the later half over the earlier one, and the share of pairs that are slower, from which
+it is drift; and how many answers a half needs. ASSUMED: a busy neighbour alone was not seen to do both."""
+
+NEVER_STARVED_S = 1.0
+"""What nobody calls starved, however quick the others were."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """One answer of one request: the `prompt`'s number, its pieces in order, and how long it took.
+
+    `gaps` are the nats between the two likeliest tokens at each piece, where the server tells; `error` says
+    what went wrong.
+    """
+
+    prompt: int
+    pieces: tuple[str, ...] = ()
+    gaps: tuple[float, ...] = ()
+    seconds: float = 0.0
+    error: str | None = None
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Feature:
+    """A promise of the interface: how often it was asked for, and what was wrong with the answers."""
+
+    name: str
+    asked: int
+    wrong: tuple[str, ...] = ()
+    missing: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resting:
+    """What the engine says of itself when nothing runs, before and after the load; None where it is mute."""
+
+    running: float | None = None
+    kv_before: float | None = None
+    kv_after: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """All that was seen of a server. `markers[i]` is a word that only prompt i holds."""
+
+    url: str
+    concurrency: int
+    markers: tuple[str, ...]
+    alone: tuple[Said, ...]
+    together: tuple[Said, ...]
+    point: LoadPoint | None = None
+    resting: Resting = field(default_factory=Resting)
+    features: tuple[Feature, ...] = ()
+
+
+def verify_service(seen: Seen, slo: Slo) -> Verdict:
+    """Every comparison of a service; see the functions below for what each one asks."""
+    found = (
+        _errors(seen, slo),
+        *_answers(seen),
+        _starved(seen),
+        *_drift(seen.together),
+        *(_feature(f) for f in seen.features if f.asked and not f.missing),
+        *(_load(seen.point, slo) if seen.point else ()),
+        *_rest(seen.resting),
+    )
+    result = worst(tuple(j.comparison.outcome for j in found)) if found else outcome(found)
+    bad = next((j.comparison for j in found if j.comparison.outcome == result != "pass"), None)
+    said = "answers at once equal answers alone, and the load was held" if bad is None else _why(bad)
+    missing = [f"{f.name} is not offered ({f.missing})" for f in seen.features if f.missing]
+    return Verdict(
+        layer="service",
+        subject=seen.url,
+        outcome=result,
+        comparisons=tuple(j.comparison for j in found),
+        because="; ".join([said, *missing]),
+        more_samples=more_texts(found) if result == "undecided" else None,
+    )
+
+
+def _why(bad: Comparison) -> str:
+    return f"{bad.metric}: {bad.because or bad.where}"
+
+
+def _limit(
+    metric: str, got: float | None, wanted: str, ok: bool, *, where: str, samples: int | None = None,
+    because: str | None = None,
+) -> Judged:  # fmt: skip
+    result: Outcome = "pass" if ok else "fail"
+    return Judged(
+        comparison=Comparison(
+            metric=metric, got=got, wanted=wanted, outcome=result, where=where, samples=samples,
+            because=None if ok else because,
+        )
+    )  # fmt: skip
+
+
+def _errors(seen: Seen, slo: Slo) -> Judged:
+    """Requests that failed, of all that were sent."""
+    bad = [s for s in (*seen.alone, *seen.together) if s.error]
+    total, failed = len(seen.alone) + len(seen.together), len(bad)
+    kinds = bad[0].error if bad else None
+    if seen.point:
+        total += seen.point.completed + seen.point.failed
+        failed += seen.point.failed
+        kinds = kinds or ", ".join(f"{n} {kind}" for kind, n in seen.point.errors.items())
+    return _limit(
+        "error_rate", failed / max(1, total), f"<= {slo.error_rate:g}", failed <= slo.error_rate * total,
+        where=f"{failed} of {total} requests failed", samples=total, because=kinds or None,
+    )  # fmt: skip
+
+
+def _answers(seen: Seen) -> tuple[Judged, ...]:
+    """Streams of others, then the share of tokens that are the same as alone."""
+    alone = {s.prompt: s for s in seen.alone if not s.error}
+    pairs = [(alone[s.prompt], s) for s in seen.together if not s.error and s.prompt in alone]
+    mixed = [
+        got for wanted, got in pairs if got.text != wanted.text and _of_another(got, alone, seen.markers)
+    ]
+    where = f"{len(mixed)} of {len(pairs)} answers hold what was said to another request"
+    foreign = _limit(
+        "mixed_streams", float(len(mixed)), "= 0", not mixed, where=where, samples=len(pairs),
+        because=f"prompt {mixed[0].prompt + 1} got another one's answer" if mixed else None,
+    )  # fmt: skip
+    counts = [0.0, 0.0]
+    by_prompt: dict[int, list[float]] = {}
+    near = 0
+    for wanted, got in pairs:
+        same, tried, tie = _agreement(wanted, got)
+        near += tie
+        counts[0] += same
+        counts[1] += tried
+        row = by_prompt.setdefault(got.prompt, [0.0, 0.0])
+        row[0] += same
+        row[1] += tried
+    ends = round(counts[1] - counts[0])
+    share = gated_share(
+        "same_tokens",
+        [(s, n) for s, n in by_prompt.values()],
+        SAME,
+        where=f"at concurrency {seen.concurrency} {ends} answers leave the one alone, near-ties apart",
+        cannot_change="every answer is the same, token by token",
+    )
+    equal = sum(a.text == b.text for a, b in pairs)
+    whole = reported(
+        "same_answers", equal / len(pairs) if pairs else 0.0, samples=len(pairs),
+        where=f"whole answers; {near} leave at a near-tie ({NEAR_TIE:g} nats)",
+    )  # fmt: skip
+    return foreign, share, whole
+
+
+def _of_another(got: Said, alone: dict[int, Said], markers: Sequence[str]) -> bool:
+    """It is another prompt's whole answer, or holds another prompt's marker."""
+    own = alone[got.prompt].text
+    if any(m in got.text and m not in own for i, m in enumerate(markers) if i != got.prompt):
+        return True
+    others = [a.text for i, a in alone.items() if i != got.prompt and a.text != own]
+    return bool(got.text.strip()) and got.text in others
+
+
+def _agreement(wanted: Said, got: Said) -> tuple[float, float, bool]:
+    """(tokens that are the same, tokens compared, whether they part at a near-tie).
+
+    Behind the first difference the contexts differ, so that nothing more can be compared.
+    """
+    length = max(len(wanted.pieces), len(got.pieces))
+    for at in range(length):
+        a, b = (side.pieces[at] if at < len(side.pieces) else None for side in (wanted, got))
+        if a != b:
+            tie = at < len(wanted.gaps) and wanted.gaps[at] < NEAR_TIE
+            return float(at), float(at if tie else at + 1), tie
+    return float(length), float(length), False
+
+
+def _starved(seen: Seen) -> Judged:
+    """The slowest answer under load beside the median: all ask for as much."""
+    times = sorted(s.seconds for s in seen.together)
+    usual = median(times) if times else 0.0
+    slowest = times[-1] if times else 0.0
+    ratio = slowest / usual if usual else 1.0
+    ok = slowest <= NEVER_STARVED_S or ratio <= STARVED
+    return _limit(
+        "starvation", ratio, f"<= {STARVED:g}", ok, samples=len(times),
+        where=f"the slowest answer took {slowest:.3g} s, half of them {usual:.3g} s",
+        because="one request waited while others were served",
+    )  # fmt: skip
+
+
+def _drift(together: Sequence[Said]) -> tuple[Judged, ...]:
+    """Time per piece of the later answers beside the earlier ones: nearly all must be slower to fail."""
+    times = [s.seconds / len(s.pieces) for s in together if s.pieces and not s.error]
+    half = len(times) // 2
+    if half < LEAST_HALF:
+        return ()
+    early, late = times[:half], times[half:]
+    ratio = median(late) / max(1e-9, median(early))
+    slower = sum(b > a for a in early for b in late) / (len(early) * len(late))
+    return (
+        _limit(
+            "token_time_drift", ratio, f"<= {DRIFTED:g}", ratio <= DRIFTED or slower < SLOWER,
+            samples=len(times), where=f"{slower:.0%} of later answers beside earlier ones are slower",
+            because="each token takes longer the longer the server runs",
+        ),
+    )  # fmt: skip
+
+
+def _feature(found: Feature) -> Judged:
+    metric = {"tool calls": "tool_calls", "JSON schema": "json_schema", "reasoning": "reasoning_split"}
+    good = found.asked - len(found.wrong)
+    return _limit(
+        metric[found.name], good / found.asked, "= 1", not found.wrong, samples=found.asked,
+        where=f"{good} of {found.asked} answers keep it", because=found.wrong[0] if found.wrong else None,
+    )  # fmt: skip
+
+
+def _load(point: LoadPoint, slo: Slo) -> tuple[Judged, ...]:
+    """The load's percentiles beside the limits, and whether latency stayed the same."""
+    found: list[Judged] = []
+    for name in ("ttft_ms", "tpot_ms", "e2e_ms"):
+        numbers, limit = getattr(point, name), getattr(slo, name)
+        high = numbers.p99 if slo.percentile >= 99 else (numbers.p90 if slo.percentile >= 90 else numbers.p50)
+        where = f"P50 {_ms(numbers.p50)}, P99 {_ms(numbers.p99)}, {point.target}"
+        if limit is None:
+            if numbers.p50 is not None:
+                found.append(reported(name, numbers.p50, samples=point.completed, where=where))
+            continue
+        found.append(
+            _limit(
+                name, high, f"<= {limit:g}", high is not None and high <= limit, samples=point.completed,
+                where=where, because=f"P{slo.percentile:g} is {_ms(high)}, {limit:g} ms is the limit",
+            )
+        )  # fmt: skip
+    if point.steady is not None:
+        found.append(
+            _limit(
+                "steady", point.drift, "no drift", point.steady, samples=point.completed,
+                where=point.steady_because or "second half of the load beside the first",
+                because=f"latency rose by {point.drift or 0:.0%} within the load",
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _rest(resting: Resting) -> tuple[Judged, ...]:
+    """What is still held when nothing runs any more."""
+    found: list[Judged] = []
+    if resting.running is not None:
+        found.append(
+            _limit(
+                "left_running", resting.running, "= 0", resting.running == 0,
+                where="requests that the engine still runs after the load", because="requests never end",
+            )
+        )  # fmt: skip
+    if resting.kv_before is not None and resting.kv_after is not None:
+        grown = resting.kv_after - resting.kv_before
+        found.append(
+            _limit(
+                "kv_held", resting.kv_after, f"<= {resting.kv_before + 0.01:.3g}", grown <= 0.01,
+                where="share of the KV cache in use when nothing runs",
+                because=f"it was {resting.kv_before:.1%} before the load",
+            )
+        )  # fmt: skip
+    return tuple(found)
+
+
+def _ms(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.3g} ms"

@@ -1,0 +1,125 @@
+"""Layer `service` beside servers that are wrong in one way each, and one that is right."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from model_optimizer.cli.app import app
+from model_optimizer.core import HostError, LoadPoint, MoptError, Percentiles, Slo, UsageError, Verdict
+from model_optimizer.flow import verify_service as flow
+from model_optimizer.flow.verify_inside import Inside
+from model_optimizer.testing.fake_server import Behaviour, FakeServer
+from model_optimizer.verify.service import Feature, Resting, Said, Seen, verify_service
+
+GOOD = Behaviour(echo=True, ttft_ms=3, tpot_ms=0.5)
+
+
+def look(behaviour: Behaviour, **asked: Any) -> Verdict:
+    with FakeServer(behaviour) as server:
+        return flow.verify(server.url, Inside(**{"requests": 48, **asked}), progress=lambda _t, _s: None)
+
+
+def outcomes(verdict: Verdict) -> dict[str, str]:
+    return {c.metric: c.outcome for c in verdict.comparisons}
+
+
+def test_a_server_that_is_right() -> None:
+    verdict = look(GOOD)
+    found = outcomes(verdict)
+    kept = ("error_rate", "mixed_streams", "same_tokens", "starvation")
+    assert all(found[name] == "pass" for name in kept), verdict
+
+
+def test_mixed_streams_show_only_under_load() -> None:
+    verdict = look(replace(GOOD, mix_every=5))
+    assert verdict.outcome == "fail"
+    assert outcomes(verdict)["mixed_streams"] == "fail"
+    assert outcomes(verdict)["error_rate"] == "pass"
+
+
+def test_errors_and_streams_that_are_cut() -> None:
+    assert outcomes(look(replace(GOOD, fail_every=9)))["error_rate"] == "fail"
+    assert outcomes(look(replace(GOOD, truncate_every=9)))["error_rate"] == "fail"
+    assert outcomes(look(replace(GOOD, fail_every=40), slo=Slo(error_rate=0.2)))["error_rate"] == "pass"
+
+
+def test_one_that_waits_while_others_are_served() -> None:
+    assert outcomes(look(replace(GOOD, stall_every=31, stall_ms=1500)))["starvation"] == "fail"
+
+
+def test_time_per_token_that_grows() -> None:
+    assert outcomes(look(replace(GOOD, drift_ms=0.1), requests=128))["token_time_drift"] == "fail"
+
+
+def test_a_limit_that_is_missed() -> None:
+    verdict = look(replace(GOOD, ttft_ms=40), slo=Slo(ttft_ms=1))
+    assert outcomes(verdict)["ttft_ms"] == "fail"
+    assert verdict.because is not None and "ttft_ms" in verdict.because
+
+
+def test_servers_that_cannot_be_asked() -> None:
+    with pytest.raises(HostError, match="nobody answers"):
+        flow.verify("http://127.0.0.1:9", Inside(), progress=lambda _t, _s: None)
+    with pytest.raises(MoptError, match="answers no completion"):
+        look(replace(GOOD, apis=frozenset({"embeddings"})))
+    done = CliRunner().invoke(app, ["verify", "somewhere", "--layer", "service"])
+    assert isinstance(done.exception, UsageError)
+    done = CliRunner().invoke(app, ["verify", "http://10.0.0.1:80", "--layer", "service"])
+    assert isinstance(done.exception, UsageError)
+
+
+def test_the_command() -> None:
+    with FakeServer(replace(GOOD, mix_every=5)) as server:
+        words = ["verify", server.url, "--layer", "service", "--requests", "32", "--json"]
+        done = CliRunner().invoke(app, words)
+    assert done.exit_code == 1, done.output
+    assert json.loads(done.stdout)["layer"] == "service"
+
+
+# Judging, without a server.
+
+ALONE = tuple(Said(prompt=n, pieces=("a ", f"word{n} ", "end"), gaps=(3.0, 3.0, 0.01)) for n in range(4))
+
+
+def seen(together: tuple[Said, ...], **changed: Any) -> Verdict:
+    made: dict[str, Any] = {
+        "url": "u", "concurrency": 4, "markers": ("m0", "m1", "m2", "m3"), "alone": ALONE, "together": together,
+        **changed,
+    }  # fmt: skip
+    return verify_service(Seen(**made), Slo())
+
+
+def test_a_near_tie_is_no_difference() -> None:
+    near = tuple(replace(s, pieces=("a ", f"word{s.prompt} ", "stop")) for s in ALONE)
+    assert outcomes(seen(near))["same_tokens"] == "pass"
+    early = tuple(replace(s, pieces=("b ", f"word{s.prompt} ", "end")) for s in ALONE)
+    verdict = seen(early)
+    assert outcomes(verdict)["same_tokens"] == "fail"
+    assert outcomes(verdict)["mixed_streams"] == "pass"
+
+
+def test_anothers_answer_or_marker_is_a_mixed_stream() -> None:
+    swapped = (replace(ALONE[1], prompt=0), *ALONE[1:])
+    assert outcomes(seen(swapped))["mixed_streams"] == "fail"
+    marked = (replace(ALONE[0], pieces=("a ", "m2 ")), *ALONE[1:])
+    assert outcomes(seen(marked))["mixed_streams"] == "fail"
+
+
+def test_drift_leaks_and_promises() -> None:
+    point = LoadPoint(
+        target="concurrency 4", completed=50, failed=0, window_s=1.0, steady=False, drift=0.4,
+        tpot_ms=Percentiles(p50=5.0, p99=9.0),
+    )  # fmt: skip
+    verdict = seen(ALONE, point=point, resting=Resting(running=2, kv_before=0.0, kv_after=0.3))
+    found = outcomes(verdict)
+    assert (found["steady"], found["left_running"], found["kv_held"]) == ("fail", "fail", "fail")
+    features = (
+        Feature(name="JSON schema", asked=4, wrong=("the answer is no JSON",)),
+        Feature(name="tool calls", asked=0, missing="status 400"),
+    )
+    verdict = seen(ALONE, features=features)
+    assert outcomes(verdict)["json_schema"] == "fail"
+    assert verdict.because is not None and "tool calls is not offered" in verdict.because
