@@ -176,7 +176,7 @@ def test_a_start_that_fails_is_an_outcome_with_its_cause(tmp_path: Path) -> None
     plan = replace(PLAN, settings=(Setting(name="boom", value="1", because="", source="user"),))
     found = runner(tmp_path)(Order(number=1, plan=plan, settings={}))
     assert found.state == "failed"
-    assert found.because and "out of memory" in found.because
+    assert found.because and "cuda-oom" in found.because
 
 
 def test_a_gpu_that_others_use_is_not_measured(tmp_path: Path) -> None:
