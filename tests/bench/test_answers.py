@@ -93,6 +93,11 @@ def test_tokens_without_any_text_are_taken_from_usage() -> None:
         (lambda: stream([]), "wrong_content", "no token"),
         (lambda: stream([text("", finish_reason="stop")]), "wrong_content", "no token"),
         (lambda: plain("<html><h1>It works!</h1></html>", kind="text/html"), "wrong_content", "It works!"),
+        (
+            lambda: plain("{}", kind="application/json\r\nContent-Encoding: gzip"),
+            "wrong_content",
+            "compressed (gzip)",
+        ),
         (lambda: plain("plainly not JSON", kind="text/plain"), "wrong_content", "plainly not JSON"),
         (lambda: plain({"choices": []}), "wrong_content", "nothing that /completions promises"),
         (lambda: plain({"error": {"message": "no"}}), "wrong_content", "an error with status 200"),
