@@ -8,6 +8,10 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from subprocess import CompletedProcess
 
 REAL = (
     "bash", "cat", "sed", "awk", "grep", "tr", "mkdir", "rm", "tee", "mktemp", "dirname", "cut", "sha256sum",
@@ -97,7 +101,7 @@ class Machine:
         self.change(loaded=version)
         show(self.root, version)
 
-    def run(self, script: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    def run(self, script: Path, *arguments: str) -> "CompletedProcess[str]":
         import subprocess
 
         home = self.root.parent / "home"

@@ -50,7 +50,7 @@ def test_the_screen_of_a_broken_layer() -> None:
     done = on("secure-boot-rejection")
     assert done.exit_code == 1
     assert screen(done) == snapshot("""\
-Ubuntu 24.04.3 LTS, kernel 6.14.0-33-generic, no GPU seen
+Ubuntu 24.04.3 LTS, kernel 6.14.0-33-generic, an NVIDIA GPU that no driver shows
 
 ok    machine     11 GiB of memory available; 200 GiB of disk free; the CPU has integer dot ...
 ok    hardware    hybrid graphics, the NVIDIA GPU is on (on-demand); 1 NVIDIA GPU in the machine
@@ -109,6 +109,12 @@ def test_all_lists_each_check_under_its_layer() -> None:
     text = on("nouveau", "--all").stdout
     assert "kernel\n" in text and "  FAIL  nouveau_off" in text
     assert "waits for `nouveau_off`" in text
+
+
+def test_a_script_is_offered_where_it_mends_what_failed() -> None:
+    assert "mopt doctor --script --host" in on("nouveau").stderr
+    for name in ("h100-healthy", "full-disk", "container-without-devices", "windows"):
+        assert "--script" not in on(name).stderr, name
 
 
 def test_json_has_the_promised_fields() -> None:

@@ -55,10 +55,20 @@ def heading(host: Host) -> str:
         host.distribution or host.os or "unknown system",
         f"kernel {host.kernel}" if host.kernel and host.os != "Windows" else "",
         "WSL2" if host.wsl else "in a container" if host.container else "",
-        f"{len(gpus)} x {gpus[0]}{size}" if len(gpus) > 1 else f"{gpus[0]}{size}" if gpus else "no GPU seen",
+        f"{len(gpus)} x {gpus[0]}{size}"
+        if len(gpus) > 1
+        else f"{gpus[0]}{size}"
+        if gpus
+        else _without_gpu(host),
         f"driver {host.driver_version}" if host.driver_version else "",
     ]
     return ", ".join(part for part in parts if part)
+
+
+def _without_gpu(host: Host) -> str:
+    """A GPU that is plugged in and that no driver shows is not the same as none."""
+    waiting = [a for a in host.adapters or () if a.vendor == "nvidia" and a.kind != "switch"]
+    return "an NVIDIA GPU that no driver shows" if waiting else "no GPU seen"
 
 
 def layers_text(findings: Sequence[Finding]) -> str:

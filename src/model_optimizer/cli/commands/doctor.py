@@ -74,6 +74,7 @@ def COMMAND(
         click.echo(render_doctor.findings_json(findings, codec.to_builtins(host)), nl=False)
     else:
         click.echo(render_doctor.report(host, findings, everything=everything), nl=False)
+        _offer_script(host, findings, host_file)
     raise click.exceptions.Exit(_code(findings, strict))
 
 
@@ -104,6 +105,17 @@ def _about_server(
 def _code(findings: "Sequence[Finding]", strict: bool) -> int:
     bad = ("fail", "warn") if strict else ("fail",)
     return int(any(f.status in bad for f in findings))
+
+
+def _offer_script(host: "Host", findings: "Sequence[Finding]", host_file: Path | None) -> None:
+    """Where steps of ours mend what failed, say so; on stderr, beside the answer."""
+    if not any(f.status == "fail" for f in findings):
+        return
+    from model_optimizer.doctor.script import mends
+
+    if mends(host, findings):
+        where = f" --host {host_file}" if host_file else ""
+        click.echo(f"all of it as one script to read first: mopt doctor --script{where}", err=True)
 
 
 def _require_alone(*options: tuple[str, bool]) -> None:

@@ -16,6 +16,8 @@ SOURCE = ("facts/metrics/xids.toml, after NVIDIA's catalogue of Xid errors",)
 
 
 def check(host: Host) -> Finding:
+    if advice.has_nvidia(host) is False:
+        return advice.not_here("no NVIDIA GPU here")
     if host.modules.messages is None:
         return advice.unknown("the kernel log")
     lines = advice.messages(host, r"NVRM: Xid")

@@ -1,5 +1,5 @@
 """A shell script that brings a machine from what the doctor found to ready. It is printed, never run."""
 
-from .compose import compose
+from .compose import compose, mends
 
-__all__ = ["compose"]
+__all__ = ["compose", "mends"]

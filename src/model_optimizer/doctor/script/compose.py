@@ -38,6 +38,12 @@ def compose(host: Host, findings: Sequence[Finding]) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
+def mends(host: Host, findings: Sequence[Finding]) -> bool:
+    """Whether there is a script for this machine with anything to do."""
+    place = advice.place(host)
+    return place in PLACES and values.system(host) is not None and bool(choose(host, place, findings))
+
+
 def choose(host: Host, place: str, findings: Iterable[Finding]) -> list[Step]:
     """The steps that the findings call for. What waits for something that is mended is asked again then."""
     found = {f.check: f for f in findings}
