@@ -109,9 +109,13 @@ def broken(graphs: Path, place: Path) -> dict[str, Path]:
     (no_data / "model.onnx.data").unlink()
     cut = shutil.copytree(graphs / "bert-clean", place / "cut")
     (cut / "model.onnx.data").write_bytes((cut / "model.onnx.data").read_bytes()[:1000])
+    alien = shutil.copytree(graphs / "bert-clean", place / "alien")
+    graph = (alien / "model.onnx").read_bytes()
+    (alien / "model.onnx").write_bytes(graph.replace(b"Softmax", b"MeanSqr"))
     (place / "pickle.onnx").write_bytes(b"\x80\x04\x95hello")
     (place / "text.onnx").write_text("this is no graph")
     return {
+        "alien": alien,
         "no-data": no_data, "cut": cut, "pickle": place / "pickle.onnx", "text": place / "text.onnx",
         "missing": place / "nothing.onnx",
     }  # fmt: skip
@@ -238,6 +242,8 @@ def test_a_silent_wide_build_is_an_error_with_both_kinds_of_evidence(engines: An
         ("pickle", "pickle", "any code"),
         ("text", "broken-artifact", "no ONNX"),
         ("missing", "broken-artifact", "nothing.onnx"),
+        ("alien", "unsupported-operator", "MeanSqr: 2 nodes"),
+        ("alien", "unsupported-operator", "from model.encoder.layer.0.attention"),
     ],
 )
 def test_bad_input_is_one_clear_error(engines: Answers, name: str, reference: str, says: str) -> None:

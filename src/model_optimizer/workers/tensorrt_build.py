@@ -153,7 +153,9 @@ def parse(trt: Any, network: Any, log: Any, path: Path) -> Any:
         error = parser.get_error(number)
         operator = getattr(error, "node_operator", lambda: "")()
         named = getattr(error, "node_name", lambda: "")()
-        if operator and "UNSUPPORTED" in str(error.code()):
+        # An operator that the parser does not know is looked for among plug-ins.
+        unknown = "UNSUPPORTED" in str(error.code()) or "Plugin not found" in str(error.desc())
+        if operator and unknown:
             refused.setdefault(operator, []).append(named)
         else:
             other.append(" ".join(str(error.desc()).split())[:300])
