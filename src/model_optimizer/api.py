@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from model_optimizer.core import (
     Artifact,
     Finding,
+    Gate,
     Host,
     HostError,
     Lengths,
@@ -445,7 +446,7 @@ def verify(
     case = Case(
         candidate=made,
         reference=truth,
-        gate=plugins.load("model_optimizer.schemes", scheme or made.scheme).SCHEME.gate,
+        gate=_gate(scheme or made.scheme, wishes if layer == "model" else None),
         texts=chosen,
         max_texts=max_texts or limits.MAX_TEXTS,
         served=_served(folder, candidate) if folder else None,
@@ -490,6 +491,16 @@ def _format(candidate: str, scheme: str | None, wishes: "Wishes | None", run: Pa
         verdict = dataclasses.replace(verdict, subject=candidate)
         folder.write(verdict, f"candidates/{candidate}/verdict-format")
     return verdict
+
+
+def _gate(scheme: str, wishes: "Wishes | None") -> Gate:
+    """A scheme's limits, with what layer `model` was asked for in their place."""
+    gate: Gate = plugins.load("model_optimizer.schemes", scheme).SCHEME.gate
+    known = ("recovery", "top1", "topk", "cosine", "rank")
+    own = dict(wishes.gate) if wishes else {}
+    if unknown := sorted(set(own) - set(known)):
+        raise UsageError(f"layer model has no limit `{unknown[0]}`", hint=(f"limits: {', '.join(known)}",))
+    return dataclasses.replace(gate, **own)
 
 
 def _service(url: str, inside: "Inside | None", progress: Progress) -> Verdict:

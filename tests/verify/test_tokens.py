@@ -1,5 +1,6 @@
 """Comparing language models, on logits small enough to work out by hand."""
 
+import dataclasses
 import math
 import random
 from pathlib import Path
@@ -154,3 +155,23 @@ def test_texts_of_several_rounds_are_numbered_through(tmp_path: Path) -> None:
     bad = (made.logits(tmp_path / "c", logits, ids), made.logits(tmp_path / "d", broken, ids, logits))
     (found,) = tokens.judge([good, bad], GATE)
     assert found.comparison.where == "candidate, text 6, position 2"
+
+
+def test_a_gate_by_name_is_a_limit_on_top_k() -> None:
+    from model_optimizer.cli.verify_options import NAMED
+
+    assert NAMED["top-k-999"] == ("topk", 0.999)
+
+
+def test_top_k_is_reported_and_with_a_limit_decides(tmp_path: Path) -> None:
+    """A most likely token that falls behind five others fails only where it was asked for."""
+    rows = [[[9.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.0]]] * 40
+    behind = [[[0.0, 5.0, 4.0, 3.0, 2.0, 1.0, 0.5]]] * 40
+    ids = [[0, 1]] * 40
+    right = made.logits(tmp_path / "a", rows, ids)
+    wrong = made.logits(tmp_path / "b", behind, ids, of=rows)
+    found = {j.comparison.metric: j.comparison for j in tokens.judge([(right, wrong)], GATE)}
+    assert (found["topk"].got, found["topk"].wanted, found["topk"].samples) == (0.0, "reported", 40)
+    asked = dataclasses.replace(GATE, topk=0.999)
+    found = {j.comparison.metric: j.comparison for j in tokens.judge([(right, wrong)], asked)}
+    assert (found["topk"].outcome, found["topk"].wanted) == ("fail", ">= 0.999")

@@ -11,6 +11,7 @@ MEANING = {
     "recovery": "perplexity of the reference / of the candidate",
     "top1": "same most likely token, near-ties apart",
     "top1_near_ties": "the same where the reference hardly prefers one",
+    "topk": "most likely token is among the candidate's five",
     "top5_overlap": "shared among the five most likely tokens",
     "kl": "divergence of the distributions, nats a token",
     "perplexity": "of the candidate",

@@ -10,6 +10,10 @@ from model_optimizer.core import UsageError
 from .options import together
 
 
+NAMED = {"top-k-999": ("topk", 0.999)}
+"""Limits that people quote by a name: 99.9 % top-k match, over at least 100 prompts."""
+
+
 class LimitType(click.ParamType[Any]):
     """`recovery=0.95` as a name and a number."""
 
@@ -21,11 +25,14 @@ class LimitType(click.ParamType[Any]):
         if isinstance(value, tuple):
             return value  # pyright: ignore[reportUnknownVariableType]
         name, _, number = str(value).partition("=")
+        if str(value).strip() in NAMED:
+            return NAMED[str(value).strip()]
         try:
             return name.strip(), float(number)
         except ValueError:
             raise UsageError(
-                f"--gate takes a metric and its limit, not `{value}`", hint=("--gate recovery=0.95",)
+                f"--gate takes a metric and its limit, not `{value}`",
+                hint=("--gate recovery=0.95", f"or by name: {', '.join(NAMED)}"),
             ) from None
 
 
@@ -40,7 +47,10 @@ by_layer = together(
         help="format: GPUs to a layer.",
     ),
     click.option(
-        "--gate", type=LimitType(), multiple=True, help="quality: a limit of your own, recovery=0.95."
+        "--gate",
+        type=LimitType(),
+        multiple=True,
+        help="model, quality: a limit of your own, recovery=0.95; or top-k-999.",
     ),
     click.option(
         "--tasks",

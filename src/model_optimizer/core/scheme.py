@@ -13,7 +13,8 @@ class Gate:
     `recovery` is the least ratio of quality (for perplexity: reference / candidate); `top1` the least
     share of positions whose most likely token agrees, near-ties apart; `cosine` the least mean cosine
     of pooled vectors; `rank` the least share of texts whose nearest neighbour is the reference's, or one that
-    the reference finds about as near (verify/limits.py).
+    the reference finds about as near (verify/limits.py). `topk` is the least share of positions whose most likely token is among the
+    candidate's five most likely; None reports it only.
     """
 
     recovery: float
@@ -21,6 +22,7 @@ class Gate:
     cosine: float
     rank: float
     source: str
+    topk: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

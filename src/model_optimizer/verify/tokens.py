@@ -23,6 +23,7 @@ class Position:
     agrees: bool
     near_tie: bool
     overlap: float
+    listed: bool
     log_reference: float
     log_candidate: float
     kl: float
@@ -43,6 +44,7 @@ def judge(pairs: Sequence[Pair], gate: Gate) -> tuple[Judged, ...]:
     return (
         _recovery(texts, gate),
         *_top1(texts, gate),
+        _top5(texts, gate),
         *_shape(texts, sum(candidate.bounded for _, candidate in pairs)),
         drifted("logits_ulp", [p.drift for text in texts for p in text], pairs[0][1]),
     )
@@ -90,6 +92,7 @@ def position(reference: Outputs, candidate: Outputs, at: int) -> Position:
         agrees=ref_ids[0] == cand_ids[0],
         near_tie=wanted[0] - wanted[1] < NEAR_TIE,
         overlap=len(set(ref_ids[:5]) & set(cand_ids[:5])) / len(ref_ids[:5]),
+        listed=ref_ids[0] in list(cand_ids[:5]),
         log_reference=reference.arrays["true_logit"][at] - ref_sum,
         log_candidate=candidate.arrays["true_logit"][at] - cand_sum,
         kl=divergence([a for a, _ in listed], [b for _, b in listed]),
@@ -166,6 +169,16 @@ def _top1(texts: Sequence[Sequence[Position]], gate: Gate) -> tuple[Judged, ...]
         near = f"positions whose two best tokens are within {NEAR_TIE:g} nats in the reference"
         found.append(reported("top1_near_ties", proportion(tied), samples=tied_tries, where=near))
     return tuple(found)
+
+
+def _top5(texts: Sequence[Sequence[Position]], gate: Gate) -> Judged:
+    """Positions whose most likely token is among the candidate's five. Near-ties need not be set apart."""
+    counts = [(float(sum(p.listed for p in text)), float(len(text))) for text in texts]
+    missed = round(sum(n - s for s, n in counts))
+    where = f"{missed} of {_count(texts)} positions in {len(texts)} texts have it further down"
+    if gate.topk is None:
+        return reported("topk", proportion(counts), samples=_count(texts), where=where)
+    return gated_share("topk", counts, gate.topk, where=where)
 
 
 def _shape(texts: Sequence[Sequence[Position]], bounded: int) -> tuple[Judged, ...]:
