@@ -6,6 +6,7 @@ from pathlib import Path
 
 from model_optimizer.core import ToolError
 from model_optimizer.diagnose import explained
+from model_optimizer.diagnose import tool_errors as module
 
 PORT = "OSError: [Errno 98] Address already in use"
 
@@ -53,3 +54,17 @@ def test_the_command_line_explains_every_error_of_a_tool() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 5
     assert "cause: vllm-port: The port is taken" in done.stderr
+
+
+def test_every_error_that_names_a_log_names_it_as_it_is_looked_for() -> None:
+    """The environments' workers, pip, and the servers: quantize, convert, verify, serve and tune run through them."""
+    source = Path(module.__file__).parents[1]
+    naming = {
+        str(path.relative_to(source)): text.count("the whole log: {")
+        for path in source.rglob("*.py")
+        if "whole log" in (text := path.read_text("utf-8"))
+    }
+    assert naming.pop("diagnose/tool_errors.py") == 0
+    assert naming.pop("diagnose/needed.py") == 0
+    assert set(naming) >= {"serve/run.py", "system/environments/worker.py", "system/environments/pip.py"}
+    assert all(naming.values()), naming
