@@ -40,7 +40,8 @@ MADE = "<!-- Made by tools/pages.py from the file itself; edit that file. -->"
 
 def pages() -> dict[Path, str]:
     """Every page by its path below docs/."""
-    checks = plugins.load_all("model_optimizer.doctor.checks")
+    of_doctor = ("model_optimizer.doctor.checks", "model_optimizer.doctor.endpoint_checks")
+    checks = {name: module for room in of_doctor for name, module in plugins.load_all(room).items()}
     schemes = {name: m.SCHEME for name, m in plugins.load_all("model_optimizer.schemes").items()}
     found = {Path("checks") / f"{name}.md": check_page(name, module) for name, module in checks.items()}
     found |= {Path("schemes") / f"{name}.md": scheme_page(scheme) for name, scheme in schemes.items()}
