@@ -177,6 +177,15 @@ def test_a_checkpoint_as_large_as_the_original(tmp_path: Path) -> None:
     assert "nothing became smaller" in broken(lint(made.write(tmp_path / "x", config, tensors)))["ratio"]
 
 
+def test_tables_in_32_bits_are_not_the_quantizers_fault(tmp_path: Path) -> None:
+    """Encoders are often published in float32, and their tables keep it."""
+    config, tensors = made.fp8()
+    tensors["model.embed_tokens.weight"] = ("F32", (40_000, 128))
+    verdict = lint(made.write(tmp_path / "x", config, tensors))
+    assert broken(verdict) == {}
+    assert "these themselves 0.5" in (rule(verdict, "ratio").where or "")
+
+
 def test_the_kernel_is_said_before_loading(tmp_path: Path) -> None:
     folder = made.write(tmp_path / "x", *made.fp8())
     old = rule(lint(folder, engine="vllm==0.25.1", gpu="rtx 3090"), "kernel")

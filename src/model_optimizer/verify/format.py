@@ -53,7 +53,7 @@ def _rules(lint: Lint, checkpoint: format_checkpoint.Checkpoint) -> Iterator[Com
         format_files.index(checkpoint),
         format_files.tokenizer(checkpoint),
         format_files.generation(checkpoint, lint.spec),
-        format_files.size(checkpoint, claims, format_tensors.plain_bytes(checkpoint, layers)),
+        format_files.size(checkpoint, claims, format_tensors.bytes_of_claimed(checkpoint, layers)),
         format_files.tied(checkpoint),
         format_tensors.census(checkpoint, layers),
         format_tensors.summary(layers),

@@ -11,7 +11,7 @@ from .format_claims import Claims
 from .format_found import checked, refused, remark
 
 LARGEST_RATIO = 0.95
-"""A quantized checkpoint of more than this share of its 16-bit size was not quantized (assumed)."""
+"""Layers of more than this share of their size in 16 bits were not quantized (assumed)."""
 
 TOKENIZERS = frozenset(
     {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model",
@@ -69,14 +69,17 @@ def generation(checkpoint: Checkpoint, spec: ModelSpec | None) -> Iterator[Compa
     yield remark("generation_config", says, reference="vLLM --generation-config auto reads it")
 
 
-def size(checkpoint: Checkpoint, claims: Claims | None, plain_bytes: int) -> Iterator[Comparison]:
-    """Bytes, and their share of `plain_bytes`: the same tensors in 16 bits, before any were packed."""
-    if not plain_bytes or claims is None or not claims.known:
+def size(checkpoint: Checkpoint, claims: Claims | None, claimed: tuple[int, int]) -> Iterator[Comparison]:
+    """Bytes, and what became of the layers that are described as quantized: (stored, in 16 bits)."""
+    stored, plain = claimed
+    if not plain or claims is None or not claims.known:
         yield remark("bytes", units.show_bytes(checkpoint.size), reference="headers", got=checkpoint.size)
         return
-    ratio = checkpoint.size / plain_bytes
-    says = f"{units.show_bytes(checkpoint.size)}, {ratio:.2f} of {units.show_bytes(plain_bytes)} in 16 bits"
-    if claims.kinds and ratio > LARGEST_RATIO:
+    before = checkpoint.size - stored + plain
+    ratio = checkpoint.size / before
+    whole = f"{units.show_bytes(checkpoint.size)}, {ratio:.2f} of {units.show_bytes(before)}"
+    says = f"{whole} with quantized layers in 16 bits; these themselves {stored / plain:.2f}"
+    if stored > LARGEST_RATIO * plain:
         yield refused("ratio", f"{says}: nothing became smaller", reference="headers")
         return
     yield remark("ratio", says, reference="headers", got=ratio)

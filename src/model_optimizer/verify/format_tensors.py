@@ -73,18 +73,17 @@ def _is_table(name: str) -> bool:
     return "embed" in last or last in ("wte", "wpe", "word_embeddings")
 
 
-def plain_bytes(checkpoint: Checkpoint, layers: tuple[Layer, ...]) -> int:
-    """What the same weights would take in 16 bits, without the scales of the quantized ones."""
-    packed = {layer.name: layer for layer in layers if layer.claim and layer.quantized}
-    total = 0
-    for name, stored in checkpoint.tensors.items():
-        module, part = split(name)
-        if part in ("", "weight", "bias") and (module not in packed or part != "weight"):
-            total += 2 * stored.tensor.elements
-    for layer in packed.values():
-        rows, columns = claiming.sides(layer.claim, layer.shapes) or (0, 0) if layer.claim else (0, 0)
-        total += 2 * rows * columns
-    return total
+def bytes_of_claimed(checkpoint: Checkpoint, layers: tuple[Layer, ...]) -> tuple[int, int]:
+    """(stored, in 16 bits) of the layers that are described as quantized, scales among what is stored."""
+    claimed = {layer.name: layer for layer in layers if layer.claim}
+    stored = sum(held.tensor.bytes for name, held in checkpoint.tensors.items() if split(name)[0] in claimed)
+    plain = 0
+    for layer in claimed.values():
+        if layer.claim and (found := claiming.sides(layer.claim, layer.shapes)):
+            plain += 2 * found[0] * found[1]
+        elif "weight" in layer.has:
+            plain += 2 * layer.has["weight"].elements
+    return stored, plain
 
 
 def census(checkpoint: Checkpoint, layers: tuple[Layer, ...]) -> Iterator[Comparison]:
