@@ -141,7 +141,7 @@ def COMMAND(target: str | None, **given: Any) -> None:
 def _request(target: str | None, given: dict[str, Any]) -> "TuneRequest":
     from dataclasses import fields
 
-    from model_optimizer.core import Slo
+    from model_optimizer.core import Slo, plugins
     from model_optimizer.flow.study import TuneRequest
 
     if target is None:
@@ -153,12 +153,14 @@ def _request(target: str | None, given: dict[str, Any]) -> "TuneRequest":
     if given["seconds"] <= 0 or given["probe_s"] <= 0:
         raise UsageError("--for and --probe must be longer than nothing")
     slo = Slo(**{name: given[name] for name in ("ttft_ms", "tpot_ms", "e2e_ms", "percentile")})
-    taken = {f.name for f in fields(TuneRequest)} - {"target", "slo", "levels", "open_loop"}
+    named = {n: plugins.canonical(given[n]) if given[n] else None for n in ("engine", "scheme")}
+    taken = {f.name for f in fields(TuneRequest)} - {"target", "slo", "levels", "open_loop", *named}
     return TuneRequest(
         target=target,
         slo=slo,
         levels=given["qps"] or given["concurrency"],
         open_loop=bool(given["qps"]),
+        **named,
         **{name: given[name] for name in taken},
     )
 
