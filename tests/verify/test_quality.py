@@ -76,7 +76,7 @@ def test_a_gate_that_is_no_number_is_refused() -> None:
         app, ["verify", "x", "--against", "y", "--layer", "quality", "--gate", "recovery"]
     )
     assert isinstance(done.exception, UsageError)
-    assert done.exception.hint == ("--gate recovery=0.95",)
+    assert done.exception.hint[0] == "--gate recovery=0.95"
 
 
 def test_an_extra_can_only_make_a_verdict_worse() -> None:
