@@ -95,9 +95,11 @@ def test_what_was_reached_source_by_source_is_kept() -> None:
         assert all((scores.rank(groups[name], errors, q) or 0) > 0.95 for q in ("tpot", "throughput")), name
     shared = scores.medians(groups["shared points, tables or calibration, burst"], errors)
     assert shared["throughput"][1] <= 0.12
+    others = scores.medians(groups["tables or calibration, other engines, burst"], errors)
+    assert max(others["tpot"][1], others["throughput"][1]) <= 0.12, "two bursts, not fitted to"
     bursts = scores.medians(groups["tables or calibration, vLLM, burst"], errors)
     assert bursts["throughput"][1] <= 0.13, "0.12 is aimed at"
-    assert bursts["tpot"][1] <= 0.24, "0.12 is aimed at"
+    assert bursts["tpot"][1] <= 0.23, "0.12 is aimed at"
 
 
 def test_intervals_hold_the_truth_on_sources_that_were_left_out() -> None:

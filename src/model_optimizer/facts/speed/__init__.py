@@ -117,12 +117,14 @@ class EngineSpeed(Fact):
     """All releases of an engine, oldest first. `assumed` is said on screens when nothing was measured.
 
     From `whole_prompts_since` on, a prompt starts only when all of it has room in the KV cache; before, its
-    first chunk was enough. None: always all of it.
+    first chunk was enough. None: always all of it. `free_memory_share` is the share of what is free once
+    weights are loaded that becomes KV cache; None where the engine takes a share of the whole card.
     """
 
     engine: str
     assumed: str | None = None
     whole_prompts_since: str | None = None
+    free_memory_share: float | None = None
     release: tuple[Overhead, ...]
 
     def at(self, version: str | None) -> Overhead:

@@ -143,7 +143,7 @@ def limits_of(question: EstimateQuestion, setup: Setup, fitted: Fit) -> Limits:
     return Limits(
         max_num_seqs=int(said.get("max-num-seqs", fitted.max_num_seqs or 256)),
         max_num_batched_tokens=int(said.get("max-num-batched-tokens", 8192)),
-        kv_cache_tokens=fitted.kv_cache_tokens or None if generates else None,
+        kv_cache_tokens=_room(question.placed, fitted, engine.free_memory_share) if generates else None,
         cached_tokens=_cached(question, int(said.get("block-size", 16))),
         chunked=any(group.kv_bytes_per_token_16 or group.state_bytes for group in setup.model.groups),
         whole_prompts=engine.whole_prompts(setup.version),
@@ -154,6 +154,16 @@ def limits_of(question: EstimateQuestion, setup: Setup, fitted: Fit) -> Limits:
         frontend_token_us=overhead.frontend_token_us,
         frontend_busy_ms=min(overhead.frontend_ms, speed.shared().frontend_busy_ms),
     )
+
+
+def _room(placed: FitQuestion, fitted: Fit, share: float | None) -> int | None:
+    """Tokens of KV cache: those of vLLM's rule, or `share` of what all else leaves of the card."""
+    tokens = fitted.kv_cache_tokens or None
+    own = placed.gpu_memory_utilization is not None or placed.vram_bytes is not None
+    if tokens is None or share is None or own or fitted.kv_cache_bytes <= 0:
+        return tokens
+    taken = sum(term.bytes for term in fitted.terms if term.name != "KV cache")
+    return int(tokens * share * (fitted.total_bytes - taken) / fitted.kv_cache_bytes)
 
 
 def _cached(question: EstimateQuestion, block: int) -> int:

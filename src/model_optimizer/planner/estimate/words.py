@@ -34,6 +34,9 @@ def settings_of(question: EstimateQuestion, setup: Setup, fitted: Fit, limits: L
         because = "what is left of the memory; `mopt fit` shows how"
         if placed.engine != "vllm":
             because = f"by vLLM's rules; those of {placed.engine} are not modelled"
+        share = speed.engine(setup.engine).free_memory_share
+        if share is not None and placed.gpu_memory_utilization is None and placed.vram_bytes is None:
+            because = f"{share:g} of what vLLM's weights, activations and graphs would leave of the card"
         found.append(
             Setting(
                 name="KV cache",
