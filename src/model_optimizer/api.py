@@ -443,6 +443,8 @@ def verify(
     if layer == "operators" and not folder:
         return _operators(candidate, reference, scheme, chosen, inside, progress)
     made, truth = _of_run(folder, candidate) if folder else _of_paths(candidate, reference, scheme)
+    if layer == "model" and truth.task == "vision" and isinstance(made, Artifact):
+        return _vision(made, truth, progress)
     case = Case(
         candidate=made,
         reference=truth,
@@ -501,6 +503,14 @@ def _gate(scheme: str, wishes: "Wishes | None") -> Gate:
     if unknown := sorted(set(own) - set(known)):
         raise UsageError(f"layer model has no limit `{unknown[0]}`", hint=(f"limits: {', '.join(known)}",))
     return dataclasses.replace(gate, **own)
+
+
+def _vision(made: Artifact, truth: Artifact, progress: Progress) -> Verdict:
+    from model_optimizer.system import environments
+    from model_optimizer.verify.vision import verify_vision
+
+    bits = plugins.load("model_optimizer.schemes", made.scheme).SCHEME.weight_bits
+    return verify_vision(made, truth, weight_bits=bits, run=environments.run_worker, progress=progress)
 
 
 def _service(url: str, inside: "Inside | None", progress: Progress) -> Verdict:

@@ -49,6 +49,9 @@ MEANING = {
     "steady": "latency in the second half of the load",
     "left_running": "requests running at rest",
     "kv_held": "KV cache held at rest",
+    "boxes_iou": "boxes: common area / area of both",
+    "masks_iou": "masks: common area / area of both",
+    "labels_same": "same likeliest label",
     "own_error": "one operator alone, on the reference's inputs",
 }
 REPORTED = "reported"

@@ -153,9 +153,11 @@ def verify(url: str, inside: Inside, *, progress: Progress, seed: int = 0) -> Ve
             order = [(n * 7 + n // PROMPTS) % PROMPTS for n in range(inside.requests)]
             together = tuple(pool.map(asker.ask, order))
         progress("what the interface promises", 0.5)
-        features = _features(asker, inside.concurrency)
-        progress("load", 0.6)
+        # What may end a server comes last: a model without a grammar for its tokens has done so.
+        progress("load", 0.5)
         point = _load(url, asker.model, inside, seed)
+        progress("what the interface promises", 0.8)
+        features = _features(asker, inside.concurrency)
         after = _at_rest(glance)
     finally:
         glance.close()
@@ -192,9 +194,10 @@ def _load(url: str, model: str, inside: Inside, seed: int) -> Any:
             target, work, inside.slo, progress=lambda _t, _s: None, seed=seed,
             options=BenchOptions(timeout_s=TIMEOUT_S),
         )  # fmt: skip
-    except (UsageError, HostError):
+    except UsageError:
         raise
     except MoptError:
+        # It answered before: that it is gone or completes nothing now shows in the requests that failed.
         return None
     return found.points[-1]
 
@@ -212,6 +215,8 @@ def _features(asker: Asker, count: int) -> tuple[Feature, ...]:
 
 def _feature(asker: Asker, name: str, body: Mapping[str, Any], count: int, check: Any) -> Feature:
     status, message = asker.chat(body)
+    if not status and local_http.ask(f"{asker.url}/health", key=asker.key) is None:
+        return Feature(name=name, asked=1, wrong=("the server ended when it was asked for this",))
     if status != 200 or not message:
         return Feature(name=name, asked=0, missing=f"status {status or 'none'}")
     thinks = message.get("reasoning") or message.get("reasoning_content")

@@ -1,0 +1,50 @@
+"""Models of images: overlap of boxes and masks, without an engine."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from model_optimizer.core import Artifact, UsageError, Verdict
+from model_optimizer.verify.vision import verify_vision
+
+
+def artifact(form: str = "onnx") -> Artifact:
+    return Artifact(path="/m", format=form, scheme="fp16", task="vision", bytes=1, digest="sha256:0")
+
+
+def verdict(rows: list[dict[str, Any]], form: str = "onnx", bits: int = 16) -> Verdict:
+    def run(environment: str, job: str, request: Mapping[str, Any], progress: object) -> Mapping[str, Any]:
+        assert (environment, job, Path(request["model"]).name) == ("onnx", "outputs_vision", "m")
+        return {"kind": "segment", "images": rows}
+
+    return verify_vision(artifact(form), artifact(), weight_bits=bits, run=run, progress=lambda _t, _s: None)
+
+
+def row(boxes: float | None = 1.0, masks: float | None = 1.0, label: float = 1.0) -> dict[str, Any]:
+    return {"finite": True, "boxes": boxes, "masks": masks, "label": label}
+
+
+def test_masks_that_moved_fail_and_name_the_picture() -> None:
+    found = verdict([*[row(masks=0.5)] * 11, row(masks=0.3)])
+    outcomes = {c.metric: c.outcome for c in found.comparisons}
+    assert outcomes == {"boxes_iou": "pass", "masks_iou": "fail", "labels_same": "pass"}
+    assert found.because is not None and "picture 12" in found.because
+
+
+def test_the_limit_follows_the_bits_and_a_classifier_has_labels_only() -> None:
+    rows = [row(boxes=0.95, masks=0.95)] * 12
+    assert (verdict(rows).outcome, verdict(rows, bits=8).outcome) == ("fail", "pass")
+    found = verdict([row(None, None)] * 12)
+    assert [c.metric for c in found.comparisons] == ["labels_same"]
+
+
+def test_what_is_not_finite_fails_alone() -> None:
+    found = verdict([row(), {"finite": False, "boxes": 0.0, "masks": 0.0, "label": 0.0}])
+    assert [(c.metric, c.outcome) for c in found.comparisons] == [("finite", "fail")]
+
+
+def test_other_formats_are_refused() -> None:
+    with pytest.raises(UsageError, match="tensorrt_engine"):
+        verdict([], "tensorrt_engine")
