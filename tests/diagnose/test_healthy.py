@@ -1,10 +1,10 @@
 """Programs that start and work: nothing is named, however alarming some of their lines read."""
 
-import json
 from pathlib import Path
 
 import pytest
 
+from model_optimizer import api
 from model_optimizer.diagnose import of_file, of_text, signature
 
 from .noise import AFTER
@@ -42,7 +42,7 @@ def test_all_of_them_after_one_another_have_no_cause() -> None:
 
 @pytest.mark.parametrize("host", sorted(HOSTS.glob("*.json")), ids=lambda p: p.stem)
 def test_the_kernel_messages_of_recorded_hosts(host: Path) -> None:
-    lines = (json.loads(host.read_text()).get("modules") or {}).get("messages") or []
+    lines = api.load_host(host).modules.messages or ()
     primary = of_text(lines).primary
     assert (primary.id if primary else None) == KERNEL.get(host.stem)
 
