@@ -28,6 +28,7 @@ DEB = (
 )
 RPM = ("dnf", "rpm", "dracut", "getsebool", "setsebool")
 ALWAYS = (
+    "modinfo",
     "modprobe",
     "systemctl",
     "docker",
@@ -205,6 +206,8 @@ def play(name: str, words: list[str], state: dict, root: Path, commands: Path) -
             else [h for h in state["held"] if h not in plain]
         )
         return 0, True
+    if name == "modinfo":
+        return (0 if any(p.startswith("linux-modules-nvidia") for p in packages) else 1), False
     if name == "modprobe":
         refused = state.get("secure_boot") and not state.get("enrolled")
         version = None if refused or "nouveau" in (root / "proc/modules").read_text() else driver_of(packages)

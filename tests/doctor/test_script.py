@@ -202,6 +202,25 @@ def nothing_left(machine: Machine, text: str, folder: Path) -> None:
         assert "doing" not in done.stdout
 
 
+def test_ubuntu_gets_the_module_of_its_kernel(tmp_path: Path) -> None:
+    old = host("headers-missing")
+    modules = dataclasses.replace(old.modules, dkms=(), dkms_added=(), headers=True)
+    machine_read = dataclasses.replace(
+        old, modules=modules, platform=dataclasses.replace(old.platform, secure_boot=False)
+    )
+    text = made(machine_read)
+    assert called(text)[:2] == ["prebuilt", "module"]
+    machine = Machine(tmp_path, "ubuntu 24.04", {"nvidia-driver-580-server-open": "580.95.05"})
+    (machine.root / "proc/driver/nvidia/version").unlink()
+    machine.has("nvidia-ctk")
+    changes, reboots = carry_through(machine, text, tmp_path)
+    assert in_order(
+        changes, "install linux-modules-nvidia-580-server-open-6.14.0-33-generic", "modprobe nvidia"
+    )
+    assert reboots == 0
+    nothing_left(machine, text, tmp_path)
+
+
 def test_debian_takes_the_proprietary_modules_for_pascal(tmp_path: Path) -> None:
     text = script("pascal-open-modules")
     assert "driver_package=cuda-drivers" in text

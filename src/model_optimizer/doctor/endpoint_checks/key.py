@@ -25,8 +25,8 @@ def check(endpoint: Endpoint) -> Finding:
             status="fail",
             message=f"the server refuses the key in {given}" if given else "the server asks for a key",
             evidence=f"GET {endpoint.prefix}/v1/models: HTTP {status}",
-            hint=f"put the right one there: read -rs {name} && export {name}\n"
-            "a line break at the end of a key's file is the usual reason; a proxy may want another header",
+            hint=f"{'put the right one there' if given else 'set it'}: read -rs {name} && export {name}"
+            + ("\na proxy in front may want another header than Authorization: Bearer" if given else ""),
         )
     if asks_for_key(endpoint) is None:
         return Finding(status="unknown", message="whether it asks for a key could not be told")

@@ -46,9 +46,11 @@ def of(host: Host) -> dict[str, str]:
     proprietary = wants_proprietary(host)
     branch = _branch(host, proprietary)
     toolkit, cuda = _repository("toolkit", "any"), _cuda(host)
+    package = _package(host, branch, proprietary)
     found = {
         "branch": branch,
-        "driver_package": _package(host, branch, proprietary),
+        "driver_package": package,
+        "modules_package": package.replace("nvidia-driver-", "linux-modules-nvidia-"),
         "stream": f"{branch}-dkms" if proprietary else f"{branch}-open",
         "mok": "/var/lib/shim-signed/mok/MOK.der"
         if host.platform.distribution_id == "ubuntu"
