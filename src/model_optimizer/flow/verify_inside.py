@@ -59,4 +59,4 @@ def verify_operators(
 
 def refuse_engines(candidate: Path, host: Host) -> None:
     """Raises HostError or UsageError for a file that only a GPU runs."""
-    operators.refuse_engines(candidate, gpus=len(host.gpus))
+    operators.refuse_engines(candidate, gpus=len(host.gpus or ()))

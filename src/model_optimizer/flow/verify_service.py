@@ -207,7 +207,7 @@ def _features(asker: Asker, count: int) -> tuple[Feature, ...]:
     schema = {"response_format": {"type": "json_schema", "json_schema": {"name": "r", "schema": SCHEMA}}}
     tool = {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "report"}}}
     return (
-        _feature(asker, "JSON schema", schema, count, lambda m: _json(m.get("content"))),
+        _feature(asker, "JSON schema", schema, count, _kept),
         _feature(asker, "tool calls", tool, count, _called),
         _feature(asker, "reasoning", {}, count, _split),
     )
@@ -223,11 +223,15 @@ def _feature(asker: Asker, name: str, body: Mapping[str, Any], count: int, check
     if name == "reasoning" and not thinks and "</think>" not in str(message.get("content")):
         return Feature(name=name, asked=0, missing="the model thinks in no separate part")
     with ThreadPoolExecutor(count) as pool:
-        answers = list(pool.map(lambda _n: asker.chat(body), range(count)))
+        answers = list(pool.map(asker.chat, [body] * count))
     wrong = [check(m) if s == 200 else f"status {s}" for s, m in answers]
     # An answer that was cut at the limit of tokens shows nothing.
     kept = [w for w, (_, m) in zip(wrong, answers, strict=True) if m.get("finish_reason") != "length"]
     return Feature(name=name, asked=len(kept), wrong=tuple(w for w in kept if w))
+
+
+def _kept(message: Mapping[str, Any]) -> str | None:
+    return _json(message.get("content"))
 
 
 def _json(content: Any) -> str | None:

@@ -4,7 +4,7 @@ Hooks take what goes into and comes out of modules, a few at a time; the rest is
 """
 
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -86,7 +86,7 @@ class Truth:
         return found
 
     @contextmanager
-    def _hooked(self, places: Collection[Place]) -> Iterator[dict[Place, Any]]:
+    def _hooked(self, places: Collection[Place]) -> Generator[dict[Place, Any]]:
         found: dict[Place, Any] = {}
         handles = []
         by_module: dict[str, set[Place]] = {}

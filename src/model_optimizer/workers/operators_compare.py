@@ -93,7 +93,7 @@ def _check_inputs(graph: Graph) -> None:
         )
 
 
-def make_feeds(source: Path, graph: Graph, request: Mapping[str, Any]) -> list[Feed]:
+def make_feeds(source: Path, graph: Graph, request: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Several sizes, the last as long as the model allows (at most LONGEST tokens)."""
     import numpy
 
@@ -239,7 +239,7 @@ class Work:
             "because": _because(graph, guilty, one),
         }  # fmt: skip
         about["module"] = about["module"] or graph.describe(graph.maker[one.value])["module"]
-        about["module"] = self.truth.named(about["module"])
+        about["module"] = self.truth.named(str(about["module"]))
         return {"about": about, "found": one}
 
     def _stopped(self, number: int, graph: Graph, row: dict[str, Any]) -> dict[str, Any]:
@@ -256,7 +256,7 @@ class Work:
         why = str(failed).splitlines()[0].split("Status Message: ")[-1][:300]
         about = {**said, "at": said["value"], "own": None, "total": None, "nodes": 1, "own_limit": 0.0,
                  "because": f"it cannot be computed at {row['shortest']}: {why}"}  # fmt: skip
-        about["module"] = self.truth.named(about["module"])
+        about["module"] = self.truth.named(str(about["module"]))
         found = None
         if numbers:
             found = self._stuck(graph, numbers[0], at)
