@@ -297,7 +297,7 @@ def main() -> None:
         for part, found in parts.items():
             for kind, (p, ratio) in found.items():
                 error = np.abs(np.log(ratio))
-                report.append([name, part, kind, len(ratio), f"{np.median(error):.3f}", f"{np.quantile(error, 0.8):.3f}",  # noqa: E501
+                report.append([name, part, kind, len(ratio), f"{np.median(error):.3f}", f"{np.quantile(error, 0.8):.3f}",
                                *(f"{x:.4g}" for x in p)])  # fmt: skip
         for part, frames in (
             ("gemm", gemms + blocks),
@@ -336,7 +336,7 @@ def write(name, capability, version, places, parts) -> None:
         f'measured_on = "{cards}"',
         f"watts_per_tflops = {places[0][0].tdp_w / places[0][0].dense_tflops.bf16:.3f}",
         "source = [",
-        f'  "aiconfigurator-core 0.12.0 (Apache-2.0), kernel times measured by NVIDIA with vLLM {version} on {cards}",',  # noqa: E501
+        f'  "aiconfigurator-core 0.12.0 (Apache-2.0), kernel times measured by NVIDIA with vLLM {version} on {cards}",',
         '  "fitted by tools/fit_speed_kernels.py; rows and errors in evidence/speed-model/",',
         "]",
     ]

@@ -20,9 +20,9 @@ import onnx
 
 WORKERS, MODELS, OUT = map(Path, sys.argv[1:4])
 sys.path.append(str(WORKERS))
-import _contract
-import operators_compare
-from onnx import helper, numpy_helper
+import _contract  # noqa: E402
+import operators_compare  # noqa: E402
+from onnx import helper, numpy_helper  # noqa: E402
 
 LIMITS = {
     "fp32": {"own": 5e-6, "place": 2e-6, "answer": 1e-4, "stands_out": 5e-6},

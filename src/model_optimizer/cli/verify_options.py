@@ -9,7 +9,6 @@ from model_optimizer.core import UsageError
 
 from .options import together
 
-
 NAMED = {"top-k-999": ("topk", 0.999)}
 """Limits that people quote by a name: 99.9 % top-k match, over at least 100 prompts."""
 

@@ -13,8 +13,8 @@ class Gate:
     `recovery` is the least ratio of quality (for perplexity: reference / candidate); `top1` the least
     share of positions whose most likely token agrees, near-ties apart; `cosine` the least mean cosine
     of pooled vectors; `rank` the least share of texts whose nearest neighbour is the reference's, or one that
-    the reference finds about as near (verify/limits.py). `topk` is the least share of positions whose most likely token is among the
-    candidate's five most likely; None reports it only.
+    the reference finds about as near (verify/limits.py). `topk` is the least share of positions whose most
+    likely token is among the candidate's five most likely; None reports it only.
     """
 
     recovery: float

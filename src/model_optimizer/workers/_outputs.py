@@ -122,11 +122,12 @@ def reduce(logits: np.ndarray, following: np.ndarray, k: int, asked: np.ndarray 
         for start in range(0, len(logits), ROWS)
     ]
     columns = zip(*parts, strict=True)
-    return Position(*(None if c[0] is None else np.concatenate(c) for c in columns))
+    whole = [None if c[0] is None else np.concatenate(c) for c in columns]
+    return Position(*whole)  # pyright: ignore[reportArgumentType]
 
 
 def _reduce_rows(rows: np.ndarray, following: np.ndarray, k: int, asked: np.ndarray | None) -> Position:
-    finite = np.isfinite(rows).all(axis=1)
+    finite = np.asarray(np.isfinite(rows).all(axis=1))
     rows = np.where(finite[:, None], rows, 0).astype(np.float32)
     largest = rows.max(axis=1)
     total = np.exp(rows - largest[:, None]).sum(axis=1, dtype=np.float64)
