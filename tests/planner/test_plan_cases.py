@@ -172,6 +172,21 @@ def test_tensorrt_for_rtx_is_judged_apart() -> None:
     assert without.engine == "vllm"
 
 
+@pytest.mark.parametrize("engine", ["tensorrt", "tensorrt_rtx"])
+@pytest.mark.parametrize("gpu", ["rtx 4060", "rtx 5090"])
+def test_int8_in_a_network_is_not_bound_by_what_vllm_refuses(engine: str, gpu: str) -> None:
+    found = plan("sentence-transformers/all-MiniLM-L6-v2", gpu, engine=engine, scheme="int8", qps=20, p=64)
+    assert found.feasible and found.scheme == "int8"
+    step = found.prepare[0]
+    assert step[step.index("--scheme") + 1] == "int8", "the network decides the precision of its engine"
+
+
+def test_an_engine_that_takes_no_model_in_a_format_says_so() -> None:
+    found = plan("Qwen/Qwen3-8B", "h100", engine="llama_cpp", scheme="awq_int4")
+    assert not found.feasible and found.binding == "number format"
+    assert "llama.cpp takes no model in `awq_int4`" in found.notes
+
+
 def test_nvfp4_on_ada_is_weight_only() -> None:
     found = plan("Qwen/Qwen3-8B", "rtx 4090", scheme="nvfp4")
     assert found.feasible

@@ -18,7 +18,7 @@ from model_optimizer.facts import tensorrt as facts
 from . import _gpu as g
 
 TITLE = "TensorRT for RTX"
-READS = {"onnx": frozenset({"fp32", "fp16", "bf16", "int8_weight", "int4_rtn", "fp8", "nvfp4"})}
+READS = {"onnx": frozenset({"fp32", "fp16", "bf16", "int8", "int8_weight", "int4_rtn", "fp8", "nvfp4"})}
 TASKS = frozenset({"embed", "rerank", "vision"})
 DEVICES = frozenset({"gpu"})
 ENVIRONMENT = "tensorrt_rtx"
@@ -98,6 +98,12 @@ def ability(scheme: Scheme, site: Site, version: str) -> Ability:
     release = facts.rtx_release(version)
     source = f"facts/compatibility/tensorrt_rtx/{release.version}"
     have = site.compute_capability or (0, 0)
+    if scheme.name == "int8":
+        return Ability(
+            how="native",
+            because="INT8 with quantize and dequantize nodes in the network, from 7.5 to 12.x",
+            source="facts/compatibility/engine_limits/tensorrt_rtx",
+        )
     if scheme.name not in PRECISIONS:
         return Ability(how="native", because="32 bits run everywhere", source=source)
     least = release.precisions[PRECISIONS[scheme.name]]

@@ -70,7 +70,12 @@ def enumerate_all(question: PlanQuestion, functions: Functions) -> tuple[list[Ca
         if link is not None:
             rejected.append(_no(name, "any", f"{link.name}: {link.says}", link.source, link.name))
             continue
-        for scheme in _schemes(question, functions, name):
+        schemes = tuple(_schemes(question, functions, name))
+        if not schemes and question.wishes.engine:
+            asked = question.wishes.scheme or own_scheme(question.model)
+            reason = f"{engine.TITLE} takes no model in `{asked}`"
+            rejected.append(_no(name, "any", reason, f"engines/{name}", "number format"))
+        for scheme in schemes:
             ability = _with_dtype(question, engine.ability(scheme, question.site, offer.version))
             if ability.how == "no":
                 rejected.append(_no(name, scheme.name, ability.because, ability.source, "number format"))

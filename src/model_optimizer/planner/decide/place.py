@@ -177,6 +177,9 @@ def _base(question: PlanQuestion, candidate: Candidate, *, seqs: int, batched: i
     wishes, scheme = question.wishes, candidate.scheme
     plain = scheme.name in PLAIN
     version = rules_version(candidate)
+    if candidate.engine != "vllm":
+        # vLLM's arithmetic is borrowed, not its kernels: whether the engine runs the scheme, it said itself.
+        scheme = replace(scheme, max_compute_capability=None)
     return FitQuestion(
         model=question.model,
         gpu=question.card,

@@ -78,7 +78,9 @@ def checkpoint_of(question: PlanQuestion, judged: Judged) -> tuple[str, tuple[tu
         return name, (convert,) if kind == "F16" else (convert, ("llama-quantize", plain, name, kind))
     if candidate.engine in ("tensorrt", "tensorrt_rtx"):
         folder = f"./{stem}-onnx"
-        return folder, (("mopt", "convert", source, "--to", "onnx", "--out", folder),)
+        # The network decides what the engine computes in, so it is made in that format first.
+        made = ("--to", "onnx_typed", "--scheme", scheme, "--out", folder)
+        return folder, (("mopt", "convert", source, *made),)
     if scheme in PLAIN or scheme == own or scheme in ONLINE:
         return source, ()
     folder = f"./{stem}-{scheme.replace('_', '-')}"

@@ -16,6 +16,8 @@ FORMATS = {
 PLAIN = frozenset({"bf16", "fp16", "fp32"})
 # Blocks of FP8 are multiplied in FP8 from here on; before it vLLM expands them to 16 bits.
 FP8_BLOCK_FROM = (9, 0)
+# These have INT8 kernels of their own on every generation; the table of formats is vLLM's.
+NETWORKS = frozenset({"tensorrt", "tensorrt_rtx"})
 SIXTEEN_BIT_ROLES = frozenset(
     {"head", "router", "embedding", "indexer", "pooler", "classifier", "vision", "mixer"}
 )
@@ -105,6 +107,8 @@ def _native(setup: Setup) -> bool:
 
 
 def _support(setup: Setup) -> str:
+    if setup.scheme.name == "int8" and setup.engine in NETWORKS:
+        return "native"
     name = FORMATS.get(setup.scheme.name)
     if name is None:
         return "weight-only" if setup.scheme.name not in PLAIN else "native"
