@@ -104,6 +104,12 @@ def test_the_answer_says_what_is_so_and_what_to_do() -> None:
     assert found.source
 
 
+def test_a_verdict_on_other_words_than_those_that_were_asked_is_marked() -> None:
+    own, other = ask("The A100 has a Transformer Engine"), ask("FP8 needs an H100")
+    assert len(own.means) == 1
+    assert other.verdict == "true" and "verdict is on the claim above" in other.means[-1]
+
+
 @pytest.mark.parametrize("text", ["bananas are yellow", "how do I bake bread", "x" * 500, "?!?!"])
 def test_what_nobody_claimed_has_no_answer(text: str) -> None:
     with pytest.raises(MoptError) as error:

@@ -200,7 +200,14 @@ def _numbers(text_of: str) -> set[str]:
 
 
 def _of_claim(thing: str, claim: Claim, score: float, near: tuple[str, ...]) -> Explanation:
-    means = (claim.why,) if score >= SURE else ("The nearest claim that is known here:", claim.why)
+    means: tuple[str, ...] = (claim.why,)
+    if score < SURE:
+        means = ("The nearest claim that is known here:", *means)
+    elif score < CERTAIN and not _is_name(thing):
+        means = (
+            *means,
+            "The verdict is on the claim above, the nearest that is known here to what you wrote.",
+        )
     return Explanation(
         asked=text.masked(thing)[:500],
         kind="claim",
