@@ -228,6 +228,15 @@ def test_the_gpu_of_this_machine_and_what_others_hold() -> None:
     assert unread.compute_capability == (9, 0) and unread.used_bytes == 0
 
 
+def test_a_gpu_that_mig_splits_is_said_to_be_more_than_an_engine_gets() -> None:
+    saved = str(Path(__file__).parents[1] / "hosts" / "mig-split.json")
+    for command in ("fit", "plan"):
+        asked = (command, "Qwen/Qwen3-0.6B", "--host", saved, "--json")
+        assert any("MIG" in note for note in json.loads(mopt(*asked).stdout)["notes"])
+    named = mopt("plan", "Qwen/Qwen3-0.6B", "--host", saved, "--vram", "5GB", "--json")
+    assert not any("MIG" in note for note in json.loads(named.stdout)["notes"])
+
+
 def test_a_saved_host_replays_another_machine() -> None:
     saved = Path(__file__).parents[1] / "hosts" / "rtx4060-laptop.json"
     told = ("Qwen/Qwen3-0.6B", "--host", str(saved), "--max-model-len", "4096", "--engine", "vllm==0.33.0")

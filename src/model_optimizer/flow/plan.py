@@ -83,6 +83,8 @@ def question_of(request: PlanRequest) -> PlanQuestion:
     memory, held = _reserved(request, memory, fact)
     if held:
         assumed["reserve"] = held
+    if card.SPLIT in memory.because and request.wishes.vram_bytes is None:
+        assumed["whole GPU"] = card.SPLIT
     host = request.host
     return PlanQuestion(
         model=spec,

@@ -9,6 +9,8 @@ from model_optimizer.facts import gpus, memory
 if TYPE_CHECKING:
     from model_optimizer.core import Gpu, Host
 
+SPLIT = "MIG splits it and an engine gets one instance: name that memory with --vram"
+
 
 def named(name: str, *, used_bytes: int | None = None) -> GpuMemory:
     """A GPU of the facts. UsageError when the name fits none or several, MoptError for one without CUDA."""
@@ -60,6 +62,8 @@ def of_host(host: "Host", *, used_bytes: int | None = None) -> GpuMemory:
         total = total or memory.visible(fact)[0]
         capability = capability or fact.compute_capability or (0, 0)
         because = f"not read completely; the rest is that of {fact.name}"
+    if gpu.mig and gpu.mig_instances:
+        because += f"; {SPLIT}"
     return GpuMemory(
         name=gpu.name,
         total_bytes=total,
