@@ -199,3 +199,9 @@ def test_half_a_picture_fails_nothing_that_it_does_not_show() -> None:
         blank = getattr(Host(), field.name)
         found = examine(dataclasses.replace(whole, **{field.name: blank}), CHECKS)
         assert not of("fail", found), field.name
+
+
+@pytest.mark.parametrize("name", ["amd", "pascal"])
+def test_a_gpu_too_old_or_of_amd_is_told_what_does_run(name: str) -> None:
+    root = next(f for f in findings(name, None) if f.status == "fail")
+    assert "no engine" not in root.message and "llama.cpp" in (root.hint or "")

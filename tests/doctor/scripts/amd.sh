@@ -13,7 +13,7 @@ if [ "$(os_release ID) $(os_release VERSION_ID)" != "$made_for" ]; then
   by_hand "this script is for $made_for" "make one here: mopt doctor --script"
 fi
 
-printf '%s\n' 'left to you: the GPU is AMD'"'"'s: no engine here runs on it' 'CUDA and TensorRT need an NVIDIA GPU; vLLM has ROCm builds of its own for MI200 and newer' 'the CPU engines work here: mopt optimize MODEL'
+printf '%s\n' 'left to you: the GPU is AMD'"'"'s: vLLM'"'"'s CUDA builds and TensorRT do not run on it' 'CUDA and TensorRT need an NVIDIA GPU; vLLM has ROCm builds of its own for MI200 and newer' 'llama.cpp runs on it with Vulkan: mopt plan MODEL --gpu NAME' 'the CPU engines work here: mopt optimize MODEL'
 left=$((left + 1))
 
 # ... finish

@@ -15,7 +15,7 @@ fi
 
 if command -v nvidia-smi >/dev/null; then timeout 30 nvidia-smi -L || true; fi
 
-printf '%s\n' 'left to you: NVIDIA GeForce GTX 1070 is too old: no engine here has code for compute capability 6.1' 'a GPU of 7.5 (Turing, 2018) or newer is needed' 'llama.cpp still builds for this one; the CPU engines work: mopt optimize MODEL'
+printf '%s\n' 'left to you: NVIDIA GeForce GTX 1070 is too old for vLLM and TensorRT: compute capability 6.1' 'a GPU of 7.5 (Turing, 2018) or newer is needed' 'llama.cpp still builds for this one; the CPU engines work: mopt optimize MODEL'
 left=$((left + 1))
 
 # ... finish

@@ -31,7 +31,7 @@ def check(host: Host) -> Finding:
     if too_old:
         return Finding(
             status="fail",
-            message=f"{too_old[0].name} is too old: no engine here has code for compute capability "
+            message=f"{too_old[0].name} is too old for vLLM and TensorRT: compute capability "
             f"{advice.dotted(too_old[0].compute_capability)}",
             evidence=evidence,
             hint=f"a GPU of {advice.dotted(wanted)} (Turing, 2018) or newer is needed\n"

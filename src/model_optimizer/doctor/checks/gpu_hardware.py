@@ -30,9 +30,10 @@ def check(host: Host) -> Finding:
     if {a.kind for a in adapters if a.vendor == "amd"} == {"compute"}:
         return Finding(
             status="fail",
-            message="the GPU is AMD's: no engine here runs on it",
+            message="the GPU is AMD's: vLLM's CUDA builds and TensorRT do not run on it",
             evidence=evidence,
             hint="CUDA and TensorRT need an NVIDIA GPU; vLLM has ROCm builds of its own for MI200 and newer\n"
+            "llama.cpp runs on it with Vulkan: mopt plan MODEL --gpu NAME\n"
             "the CPU engines work here: mopt optimize MODEL",
         )
     return Finding(
