@@ -344,3 +344,13 @@ def test_measurements_of_a_run_are_read_by_engine_and_scheme(tmp_path: Path) -> 
     )
     folder.write(Measurement(points=points, client=ClientHealth()), "candidates/one/measurement")
     assert asking.measured_in(folder.path) == {("vllm", "awq_int4"): 7.0}
+
+
+def test_the_command_names_the_folder_of_a_config_that_was_planned_for(tmp_path: Path) -> None:
+    model = Path(__file__).parents[2] / "examples" / "models" / "tiny-qwen3" / "config.json"
+    place = tmp_path / "some-model" / "config.json"
+    place.parent.mkdir()
+    place.write_text(model.read_text())
+    found = run(str(place), "--gpu", "h100", "--emit", "command")
+    assert found.exit_code == 0
+    assert f"vllm serve {place.parent} " in found.output

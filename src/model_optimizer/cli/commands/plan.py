@@ -130,7 +130,7 @@ def COMMAND(
     name, version = asked.engine or (implied(emit), None)
     request = PlanRequest(
         model=api.read_model(model),
-        checkpoint=model,
+        checkpoint=_loaded(model),
         gpu=asked.gpu_name,
         gpus=asked.gpus[0] if asked.gpus else None,
         host=host,
@@ -183,6 +183,12 @@ def COMMAND(
         api.save(found, out)
     click.echo(_answer(found, as_json=as_json, explain=explain, emit=emit), nl=False)
     raise click.exceptions.Exit(0 if found.feasible else 4)
+
+
+def _loaded(model: str) -> str:
+    """What an engine is told to load: the folder, when its config.json was named."""
+    path = Path(model)
+    return str(path.parent.resolve()) if path.name == "config.json" else model
 
 
 def _check(
