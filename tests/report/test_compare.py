@@ -180,6 +180,12 @@ class TestComparable:
             compare([measured()], [other])
         assert any(reason in cause for cause in caught.value.cause)
 
+    def test_prompts_of_estimated_lengths_are_answered_with_the_way_to_exact_ones(self) -> None:
+        longer = measured(replace(point(), prompt_tokens_mean=140.0))
+        with pytest.raises(UsageError) as caught:
+            compare([measured(replace(point(), prompt_tokens_mean=128.0))], [longer])
+        assert "--tokenizer" in caught.value.hint[0]
+
     def test_another_machine(self) -> None:
         a, b = (replace(measured(), host_digest=f"sha256:{n}") for n in "ab")
         with pytest.raises(UsageError) as caught:

@@ -101,10 +101,12 @@ def compare(a: Sequence[Measurement], b: Sequence[Measurement], terms: Terms | N
             reference="not-comparable",
         )
     if found and not terms.force:
+        exact = "lengths without a tokenizer are estimates: `mopt bench --tokenizer PATH` makes them exact"
+        estimated = any(reason.startswith("prompt tokens came out differently") for reason in found)
         raise UsageError(
             "A and B are not comparable",
             cause=found,
-            hint=("add --force to compare them all the same",),
+            hint=(*((exact,) if estimated else ()), "add --force to compare them all the same"),
             reference="not-comparable",
         )
     changes = _changes(a, b, loads, terms)
