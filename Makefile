@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Processes that share the tests. Engines take a core each; more than two gain little on a small machine.
+WORKERS ?= 2
 MOPT := $(BIN)/mopt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -22,7 +24,7 @@ demo: $(BIN)/.ready  ## optimise two real models on this machine's CPU, from che
 	$(MOPT) optimize .cache/all-MiniLM-L6-v2 --for 4s
 
 test: $(BIN)/.ready  ## the fast tier: every pure test, and the engines once each
-	$(BIN)/python -m pytest -m "not slow and not gpu"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not gpu"
 
 test-full: $(BIN)/.ready  ## the slow tier: everything that runs without a GPU
 	$(BIN)/python -m pip install -q --group full

@@ -36,7 +36,7 @@ class Desk:
 class Case:
     """`served` is how the candidate will be served and by what, None when nothing but its file is known.
 
-    `judge` is the layer: a function with the parameters of `verify_model`.
+    `judge` is the layer: a function with the parameters of `verify_model`, which None stands for.
     """
 
     candidate: Artifact | Endpoint
@@ -45,7 +45,7 @@ class Case:
     texts: Texts
     max_texts: int = limits.MAX_TEXTS
     max_tokens: int = limits.MAX_TOKENS
-    judge: Callable[..., Verdict] = verify.verify_model
+    judge: Callable[..., Verdict] | None = None
     served: tuple[Plan, Engine] | None = None
 
 
@@ -91,7 +91,7 @@ def _with_key() -> RunWorker:
 def _verdict(
     case: Case, subject: Artifact | Endpoint, desk: Desk, progress: Progress, *, run: RunWorker | None = None
 ) -> Verdict:
-    return case.judge(
+    return (case.judge or verify.verify_model)(
         subject,
         case.reference,
         case.gate,
