@@ -310,3 +310,16 @@ def test_it_is_listed_with_what_helps_to_understand() -> None:
     assert module.GROUP == "understand"
     called: Callable[..., object] = module.COMMAND
     assert callable(called)
+
+
+def test_rules_that_nobody_read_are_marked() -> None:
+    """0.3 is older than any release that was read: its numbers say so, like those of an unknown release."""
+    from model_optimizer import api
+    from model_optimizer.core import FitQuestion
+    from model_optimizer.planner.memory import card
+
+    model = api.read_model("Qwen/Qwen1.5-7B").spec
+    found = api.fit(FitQuestion(model=model, gpu=card.named("h100"), version="0.3.0"))
+    assert not found.version_known
+    assert all(term.source == "assumed" for term in found.terms)
+    assert any("0.3.0" in note and "assumed" in note for note in found.notes)

@@ -197,7 +197,12 @@ def _notes(
     question: FitQuestion, account: "vllm.Account", version: str, rules: memory.VllmMemory, known: bool
 ) -> tuple[str, ...]:
     notes = list(account.notes)
-    if not known:
+    if not known and not rules.checked:
+        notes.append(
+            f"no release as old as vLLM {version} was read: its rules are from a few published logs, so every "
+            "number is marked assumed"
+        )
+    elif not known:
         notes.append(
             f"vLLM {version} is not in the facts: defaults are those of the nearest release, so every number "
             "is marked assumed"

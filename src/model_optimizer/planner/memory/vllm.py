@@ -89,7 +89,7 @@ def fit(question: FitQuestion) -> Fit:
         account = start.within_budget(account, question.vram_bytes)
     limit = length_limit(question.model)
     longest = largest_length(account, start.account_of_length, limit) if question.longest else None
-    known = release is None or release.exact
+    known = rules.checked if release is None else release.exact
     return conclude(question, account, version=version, rules=rules, longest=longest, known=known)
 
 
