@@ -199,8 +199,8 @@ def _notes(
     notes = list(account.notes)
     if not known and not rules.checked:
         notes.append(
-            f"no release as old as vLLM {version} was read: its rules are from a few published logs, so every "
-            "number is marked assumed"
+            f"no release as old as vLLM {version} was read: its rules are from a few published logs, so "
+            "every number is marked assumed"
         )
     elif not known:
         notes.append(
