@@ -1,6 +1,6 @@
 """What the tools that drive llm-compressor and ModelOpt have in common: arithmetic, and one worker job.
 
-Each tool is a file of its own and says which schemes it makes; here is what they all need and how it is done.
+Each tool is a file of its own and says which schemes it makes; its `needs` and `make` are those of its Drive.
 """
 
 import re
@@ -54,6 +54,7 @@ EXPERTS_APART = 1.0
 """Experts are loaded in stacks and then taken apart: for a while they are there twice."""
 
 WORK = "resume"
+DEFAULT = Choices()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,9 +68,26 @@ class Drive:
     format: str
     calibrated: bool = True
 
+    def needs(self, model: ModelSpec, scheme: Scheme, choices: Choices = DEFAULT) -> Needs:
+        """Bytes of the folder and of RAM, by arithmetic: with calibration the model and its data, else little
+        more than the largest matrix."""
+        return _needs(self, model, scheme, choices)
 
-def needs(drive: Drive, model: ModelSpec, scheme: Scheme, choices: Choices) -> Needs:
-    """Bytes by arithmetic: the folder, the RAM and, for a tool that uses a GPU, its memory."""
+    def make(
+        self,
+        source: Artifact,
+        scheme: Scheme,
+        out: Path,
+        *,
+        run: RunWorker,
+        progress: Progress,
+        choices: Choices = DEFAULT,
+    ) -> Artifact:
+        """One worker job that writes `out`. Raises ToolError."""
+        return _make(self, source, scheme, out, choices, run=run, progress=progress)
+
+
+def _needs(drive: Drive, model: ModelSpec, scheme: Scheme, choices: Choices) -> Needs:
     artifact = artifact_bytes(model, scheme, choices)
     if not drive.calibrated:
         return Needs(
@@ -121,7 +139,7 @@ def largest_matrix(model: ModelSpec) -> int:
     return max(found, default=model.hidden_size * max(model.intermediate_size, model.hidden_size))
 
 
-def make(
+def _make(
     drive: Drive,
     source: Artifact,
     scheme: Scheme,

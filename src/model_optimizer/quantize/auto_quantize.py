@@ -1,10 +1,9 @@
 """A format for each layer under a budget of bits (FP8, NVFP4 or none), by NVIDIA ModelOpt."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from model_optimizer.core import Artifact, ModelSpec, Needs, Progress, RunWorker, Scheme
+from model_optimizer.core import Scheme
 
 from . import _compressor
 from ._choices import Choices
@@ -31,22 +30,4 @@ DRIVE = _compressor.Drive(
     request=_request,
     format="modelopt",
 )
-DEFAULT = Choices()
-
-
-def needs(model: ModelSpec, scheme: Scheme, choices: Choices = DEFAULT) -> Needs:
-    """The model, its calibration data and what is written, by arithmetic."""
-    return _compressor.needs(DRIVE, model, scheme, choices)
-
-
-def make(
-    source: Artifact,
-    scheme: Scheme,
-    out: Path,
-    *,
-    run: RunWorker,
-    progress: Progress,
-    choices: Choices = DEFAULT,
-) -> Artifact:
-    """Score every layer, choose, and write. Raises ToolError."""
-    return _compressor.make(DRIVE, source, scheme, out, choices, run=run, progress=progress)
+needs, make = DRIVE.needs, DRIVE.make

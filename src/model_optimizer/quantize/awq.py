@@ -1,10 +1,9 @@
 """4-bit integer weights, scaled by what activations say (AWQ), by llm-compressor."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from model_optimizer.core import Artifact, ModelSpec, Needs, Progress, RunWorker, Scheme
+from model_optimizer.core import ModelSpec, Scheme
 
 from . import _compressor
 from ._choices import Choices
@@ -35,12 +34,7 @@ DRIVE = _compressor.Drive(
     request=_request,
     format="compressed_tensors",
 )
-DEFAULT = Choices()
-
-
-def needs(model: ModelSpec, scheme: Scheme, choices: Choices = DEFAULT) -> Needs:
-    """The model, its calibration data and what is written, by arithmetic."""
-    return _compressor.needs(DRIVE, model, scheme, choices)
+needs, make = DRIVE.needs, DRIVE.make
 
 
 def refuses(model: ModelSpec) -> str | None:
@@ -48,16 +42,3 @@ def refuses(model: ModelSpec) -> str | None:
     if model.groups and model.kv_bytes_per_token() > 0:
         return None
     return "AWQ folds its scales into the norm before each layer, and an encoder like BERT has none there"
-
-
-def make(
-    source: Artifact,
-    scheme: Scheme,
-    out: Path,
-    *,
-    run: RunWorker,
-    progress: Progress,
-    choices: Choices = DEFAULT,
-) -> Artifact:
-    """Calibrate layer by layer, and write. Raises ToolError."""
-    return _compressor.make(DRIVE, source, scheme, out, choices, run=run, progress=progress)

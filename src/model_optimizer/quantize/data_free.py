@@ -4,10 +4,9 @@ One tensor is in memory at a time. A job that was killed goes on behind the last
 """
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from model_optimizer.core import Artifact, ModelSpec, Needs, Progress, RunWorker, Scheme
+from model_optimizer.core import Scheme
 
 from . import _compressor
 from ._choices import Choices
@@ -48,22 +47,4 @@ DRIVE = _compressor.Drive(
     format="compressed_tensors",
     calibrated=False,
 )
-DEFAULT = Choices()
-
-
-def needs(model: ModelSpec, scheme: Scheme, choices: Choices = DEFAULT) -> Needs:
-    """Little memory: the largest matrix, whatever the size of the model."""
-    return _compressor.needs(DRIVE, model, scheme, choices)
-
-
-def make(
-    source: Artifact,
-    scheme: Scheme,
-    out: Path,
-    *,
-    run: RunWorker,
-    progress: Progress,
-    choices: Choices = DEFAULT,
-) -> Artifact:
-    """Round every matrix, and write. Raises ToolError."""
-    return _compressor.make(DRIVE, source, scheme, out, choices, run=run, progress=progress)
+needs, make = DRIVE.needs, DRIVE.make
