@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from model_optimizer.core import (
     Finding,
-    FitQuestion,
     GpuMemory,
     Host,
     Link,
@@ -17,9 +16,10 @@ from model_optimizer.core import (
 from model_optimizer.core.site import GpuEngine, Site
 from model_optimizer.planner.decide import Functions
 
+from .placed import placed
+
 PORT = 8000
 STATUS = {True: "ok", False: "fail", None: "unknown"}
-PLAIN = ("bf16", "fp16", "fp32")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,36 +151,8 @@ def _memory(plan: Plan, functions: Functions, card: GpuMemory, spec: ModelSpec) 
             status="skipped", message="memory is worked out again for vLLM alone", check="memory",
             layer="plan",
         )  # fmt: skip
-    given = {s.name: s.value for s in plan.settings}
-
-    def number(name: str) -> int | None:
-        return int(given[name]) if name in given else None
-
-    share = given.get("gpu-memory-utilization")
-    stored = spec.quantization.scheme if spec.quantization else None
-    scheme = None if plan.scheme in (*PLAIN, stored) else functions.schemes.get(plan.scheme)
     try:
-        found = functions.fit(
-            FitQuestion(
-                model=spec,
-                gpu=card,
-                version=plan.engine_version,
-                scheme=scheme,
-                dtype=plan.scheme if plan.scheme in PLAIN else None,  # pyright: ignore[reportArgumentType]
-                kv_cache_dtype=given.get("kv-cache-dtype", "auto"),
-                tensor_parallel=plan.tensor_parallel,
-                pipeline_parallel=plan.pipeline_parallel,
-                data_parallel=plan.data_parallel,
-                expert_parallel=plan.expert_parallel > 1,
-                gpu_memory_utilization=float(share) if share else None,
-                enforce_eager=given.get("enforce-eager") == "1",
-                env=plan.env,
-                max_model_len=number("max-model-len"),
-                max_num_seqs=number("max-num-seqs"),
-                max_num_batched_tokens=number("max-num-batched-tokens"),
-                block_size=number("block-size"),
-            )
-        )
+        found = functions.fit(placed(plan, spec, card, functions.schemes.get))
     except MoptError as error:
         return _finding("memory", False, error.message)
     text = f"it starts with {found.kv_cache_tokens:,} tokens of KV cache" if found.fits else found.because

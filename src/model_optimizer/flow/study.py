@@ -21,7 +21,7 @@ from model_optimizer.core import (
     MoptError,
     Plan,
     Progress,
-    Setting,
+    Scheme,
     Slo,
     UsageError,
     Workload,
@@ -33,6 +33,7 @@ from model_optimizer.core.study import Knob, Objective, Prior, Study
 from model_optimizer.facts import tune as tune_facts
 from model_optimizer.serve import Order as ServeOrder
 from model_optimizer.serve import Wish, resolve
+from model_optimizer.serve.plain import with_settings
 from model_optimizer.system import environments, files, gpu_memory, models
 from model_optimizer.system.runs import RunFolder, open_run
 from model_optimizer.tune import Functions, Order, Outcome, TuneQuestion
@@ -88,7 +89,7 @@ class Room:
     """What discovery found and the planner offers."""
 
     engines: Mapping[str, Engine]
-    scheme: Callable[[str], object]
+    scheme: Callable[[str], Scheme]
     fit: Callable[[FitQuestion], Fit]
     estimate: Callable[[EstimateQuestion], Estimate]
     gpu: Callable[[], GpuMemory | None]
@@ -290,12 +291,7 @@ def _with(plan: Plan, settings: Mapping[str, str]) -> Plan:
     """The plan with settings of a user; `env:NAME` is an environment variable."""
     env = {n.removeprefix(ENVIRONMENT): v for n, v in settings.items() if n.startswith(ENVIRONMENT)}
     others = {name: value for name, value in settings.items() if not name.startswith(ENVIRONMENT)}
-    kept = tuple(s for s in plan.settings if s.name not in others)
-    mine = tuple(
-        Setting(name=name, value=value, because="named on the command line", source="user")
-        for name, value in others.items()
-    )
-    return dataclasses.replace(plan, settings=kept + mine, env={**plan.env, **env})
+    return dataclasses.replace(with_settings(plan, others), env={**plan.env, **env})
 
 
 def _workload(request: TuneRequest, plan: Plan) -> Workload:

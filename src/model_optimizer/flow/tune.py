@@ -27,6 +27,7 @@ from model_optimizer.core import (
     MoptError,
     Plan,
     Progress,
+    Scheme,
     Slo,
     Workload,
     digest,
@@ -41,14 +42,10 @@ from model_optimizer.system.runs import RunFolder
 from model_optimizer.tune import Order, Outcome
 from model_optimizer.tune.objective import LEAST_ATTAINED, Aim, score
 
+from .placed import placed
+
 KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
 Z99 = 2.326
-NUMBERS = {
-    "max-model-len": "max_model_len",
-    "max-num-seqs": "max_num_seqs",
-    "max-num-batched-tokens": "max_num_batched_tokens",
-    "block-size": "block_size",
-}
 FOREIGN_SHARE = 0.1
 """So much of a GPU's memory held by others before a start is somebody else's work."""
 
@@ -74,28 +71,6 @@ class Loads:
         return math.inf if self.workload.qps is not None else max(self.levels)
 
 
-def fit_question(plan: Plan, model: ModelSpec, gpu: GpuMemory) -> FitQuestion:
-    """A plan as the question that `fit` answers."""
-    numbers = {
-        field_: int(value) for name, field_ in NUMBERS.items() if (value := plan.setting(name)) is not None
-    }
-    share = plan.setting("gpu-memory-utilization")
-    return FitQuestion(
-        model=model,
-        gpu=gpu,
-        engine=plan.engine,
-        version=plan.engine_version,
-        kv_cache_dtype=plan.setting("kv-cache-dtype") or "auto",
-        tensor_parallel=plan.tensor_parallel,
-        pipeline_parallel=plan.pipeline_parallel,
-        data_parallel=plan.data_parallel,
-        gpu_memory_utilization=float(share) if share else None,
-        enforce_eager=plan.setting("enforce-eager") == "1",
-        env=plan.env,
-        **numbers,  # pyright: ignore[reportArgumentType]
-    )
-
-
 class Guide:
     """What the planner knows of a plan on a GPU: whether it starts, and what it should be worth.
 
@@ -110,7 +85,7 @@ class Guide:
         *,
         fit: Callable[[FitQuestion], Fit],
         estimate: Callable[[EstimateQuestion], Estimate],
-        scheme: Callable[[str], object],
+        scheme: Callable[[str], Scheme],
     ) -> None:
         self._model, self._gpu, self._loads = model, gpu, loads
         self._fit, self._estimate, self._scheme = fit, estimate, scheme
@@ -136,9 +111,9 @@ class Guide:
         return self._worth[key]
 
     def _question(self, plan: Plan) -> FitQuestion:
-        question = fit_question(plan, self._model, self._gpu)
-        name = plan.setting("quantization") or plan.scheme
-        return dataclasses.replace(question, scheme=self._scheme(name))  # pyright: ignore[reportArgumentType]
+        """A format that vLLM makes while it loads counts like one that was stored."""
+        made = dataclasses.replace(plan, scheme=plan.setting("quantization") or plan.scheme)
+        return placed(made, self._model, self._gpu, self._scheme)
 
     def _fitted(self, plan: Plan) -> Fit | str:
         question = self._question(plan)

@@ -94,13 +94,13 @@ def _useful(fact: KnobFact, plan: Plan, clients: float, default: str) -> tuple[s
         edge = clients
     elif fact.tokens:
         edge = clients * plan.workload.prompt_tokens.quantile(0.99)
-    numbers = sorted(float(v) for v in {*fact.values, default} if _is_number(v))
+    numbers = sorted(float(v) for v in {*fact.values, default} if is_number(v))
     beyond = [n for n in numbers if n >= edge]
     dropped = set(beyond[1:])
-    return tuple(v for v in fact.values if not _is_number(v) or float(v) not in dropped)
+    return tuple(v for v in fact.values if not is_number(v) or float(v) not in dropped)
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
     return _rank(text)[0] == 1
 
 

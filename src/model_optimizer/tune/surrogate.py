@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from model_optimizer.core.study import Knob, Settings
 
+from .space import is_number
+
 if TYPE_CHECKING:
     import numpy as np
 
@@ -98,18 +100,10 @@ class Surrogate:
 def _likeness(knob: Knob, np: Any) -> "Array":
     """Between the values of one knob: 1 for equal ones, falling along a scale of numbers."""
     found = np.eye(len(knob.values))
-    numbers = [i for i, value in enumerate(knob.values) if _is_number(value)]
+    numbers = [i for i, value in enumerate(knob.values) if is_number(value)]
     for (rank_a, a), (rank_b, b) in itertools.combinations(enumerate(numbers), 2):
         found[a, b] = found[b, a] = NEIGHBOUR ** (rank_b - rank_a)
     return found
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def improvement(mean: "Array", spread: "Array", best: float) -> "Array":
