@@ -7,8 +7,8 @@ PyTorch compiled layer by layer and replayed as one CUDA graph, vLLM's pooling r
 (its own online quantization). Each is asked for 1, 8 and 32 inputs of 512 tokens, one batch after the
 other. A row says how long a batch takes, what the GPU drew for it (NVML's energy counter), how busy it was,
 the memory in use, and how far the vectors are from those in FP32 by PyTorch. Nothing comes from a network.
-Rows that are in the file are not measured again, so that a run that was stopped can go on; `--tiny` tries
-the script on a processor with a small shape.
+Rows that are in the file are not measured again, so that a run that was stopped can go on; the ways are
+measured in the order of `--only`. `--tiny` tries the script on a processor with a small shape.
 """
 
 import argparse
@@ -61,7 +61,7 @@ TINY = {
     "num_hidden_layers": 2,
     "intermediate_size": 128,
     "vocab_size": 2000,
-    "head_dim": 16,
+    "head_dim": 64,
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
 }
@@ -90,8 +90,9 @@ def main() -> None:
         measure(args.here.split(","), args)
         return
     end = time.monotonic() + args.seconds
-    for group in PROCESSES:
-        ways = [way for way in group if way in args.only.split(",") and missing(args.out, way)]
+    asked = args.only.split(",")
+    for group in sorted(PROCESSES, key=lambda group: min(map(asked.index, {*group} & {*asked}), default=99)):
+        ways = [way for way in group if way in asked and missing(args.out, way)]
         left = end - time.monotonic()
         if not ways or left < 20:
             say(f"{', '.join(group)}: {'nothing to do' if not ways else 'no time left'}")
@@ -402,7 +403,9 @@ def keep(out: Path, row: dict[str, Any]) -> None:
     """Add a row; the file is whole at any time."""
     found = nvml("nvmlDeviceGetName")
     kept = [
-        old for old in rows(out) if (old.get("way"), old.get("batch")) != (row.get("way"), row.get("batch"))
+        old
+        for old in rows(out)
+        if (old.get("way"), old.get("batch")) not in {(row.get("way"), row.get("batch")), (row.get("way"), None)}
     ]
     body = {"schema": "embed_table/1", "gpu": found, "shape": CONFIG, "rows": [*kept, row]}
     beside = out.with_name(f"{out.name}.tmp")
