@@ -405,7 +405,8 @@ def keep(out: Path, row: dict[str, Any]) -> None:
     kept = [
         old
         for old in rows(out)
-        if (old.get("way"), old.get("batch")) not in {(row.get("way"), row.get("batch")), (row.get("way"), None)}
+        if (old.get("way"), old.get("batch"))
+        not in {(row.get("way"), row.get("batch")), (row.get("way"), None)}
     ]
     body = {"schema": "embed_table/1", "gpu": found, "shape": CONFIG, "rows": [*kept, row]}
     beside = out.with_name(f"{out.name}.tmp")
