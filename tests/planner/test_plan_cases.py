@@ -82,12 +82,13 @@ def test_qwen2_7b_in_16_bits(gpu: str) -> None:
         assert "latency" in {near.axis for near in slow.nearest}
 
 
-def test_the_5070_laptop_runs_current_releases_and_says_what_is_not_known() -> None:
+def test_the_5070_laptop_runs_current_releases_and_is_faster_than_its_elder() -> None:
     found = plan("Qwen/Qwen3-0.6B", "rtx 5070 laptop", concurrency=1)
     assert found.feasible and found.engine == "vllm"
     assert any("12.0" in link.says and link.holds for link in found.links)
-    if found.estimate.tpot_ms.p99 is None:
-        assert any("not predicted" in note for note in found.notes)
+    older = plan("Qwen/Qwen3-0.6B", "rtx 4060 laptop", concurrency=1)
+    assert found.estimate.tpot_ms.mean is not None and older.estimate.tpot_ms.mean is not None
+    assert found.estimate.tpot_ms.mean < older.estimate.tpot_ms.mean, "384 beside 256 GB/s"
 
 
 @pytest.mark.parametrize("length", [16384, 32768])
@@ -251,12 +252,28 @@ def test_a_network_for_texts_gets_a_shape_for_each_input() -> None:
 
 
 def test_no_limit_is_promised_where_speed_is_not_known() -> None:
-    found = plan("Qwen/Qwen3-8B", "gtx 1070", qps=5.0, ttft_ms=200.0)
+    found = plan("Qwen/Qwen3-8B", "mi50", qps=5.0, ttft_ms=200.0)
     assert (found.feasible, found.binding) == (False, "speed")
     assert "no latency can be promised" in reasons(found, "llama_cpp")
     latency = next(near for near in found.nearest if near.axis == "latency")
     assert "whose speed is not known" in latency.change
-    assert plan("Qwen/Qwen3-8B", "gtx 1070", qps=5.0).engine == "llama_cpp"
+    assert plan("Qwen/Qwen3-8B", "mi50", qps=5.0).engine == "llama_cpp"
+
+
+def test_a_gtx_1070_goes_by_the_kernels_of_llama_cpp() -> None:
+    found = plan("Qwen/Qwen3-0.6B", "gtx 1070", qps=0.2)
+    assert found.engine == "llama_cpp" and "llama.cpp" in found.estimate.provenance
+    assert found.estimate.tpot_ms.mean is not None and 3 < found.estimate.tpot_ms.mean < 20
+    many = plan("Qwen/Qwen3-0.6B", "gtx 1070", qps=500.0)
+    assert (many.feasible, many.binding) == (False, "gpus")
+
+
+def test_layers_on_the_cpu_are_predicted_and_what_was_assumed_of_it_is_said() -> None:
+    found = plan("Qwen/Qwen3-32B", "rtx 4060 laptop", concurrency=1)
+    assert found.engine == "llama_cpp" and "assumed 51 GB/s" in found.estimate.provenance
+    assert found.estimate.tpot_ms.mean is not None and found.estimate.tpot_ms.mean > 100
+    assert any(note.startswith("host memory: 16 GiB are assumed") for note in found.notes)
+    assert (found.setting("parallel"), found.setting("ctx-size")) == ("1", "2048"), "one client, one slot"
 
 
 def test_many_of_another_card_are_offered_when_one_is_too_few() -> None:

@@ -72,12 +72,14 @@ def test_formats_have_their_width(name: str, width: float) -> None:
 
 
 def test_a_card_without_a_known_peak_goes_by_its_cores() -> None:
-    found = steps("gtx 1070")
+    bare = replace(gpus.find("gtx 1070"), dense_tflops=gpus.DenseTflops())
+    found = llama_cpp.steps(file_of(EIGHT, "Q4_0"), models.read(EIGHT), bare, layers=99)
     assert 15 < found.decode_ms(1, 100) < 60
     assert "assumed clock" in found.provenance
+    assert "assumed" not in steps("gtx 1070").provenance
 
 
 def test_a_card_of_which_nothing_is_known_is_refused() -> None:
-    bare = replace(gpus.find("gtx 1070"), cuda_cores=None)
+    bare = replace(gpus.find("gtx 1070"), cuda_cores=None, dense_tflops=gpus.DenseTflops())
     with pytest.raises(UsageError, match="no speed is known"):
         llama_cpp.steps(file_of(EIGHT, "Q4_0"), models.read(EIGHT), bare, layers=1)

@@ -1,5 +1,7 @@
 """Time of a step: what must hold on any GPU, and what schemes and links change."""
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -174,6 +176,13 @@ def test_what_does_not_run_is_refused(gpu: str, number: str, said: str) -> None:
         made(gpu, number, version="0.33.0")
     assert said in error.value.message
     assert error.value.cause
+
+
+def test_a_card_without_a_peak_is_refused() -> None:
+    bare = replace(gpus.find("rtx 5070 laptop"), dense_tflops=gpus.DenseTflops())
+    with pytest.raises(UsageError, match="no speed is known for GeForce RTX 5070 Laptop") as error:
+        roofline(replace(setup(), gpu=bare))
+    assert "bench" in error.value.hint[0]
 
 
 def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:

@@ -32,7 +32,8 @@ class DenseTflops:
 
     `bf16` is the rate of 16-bit inputs, FP16 or BF16, with 32-bit accumulation, and `fp8` that of FP8
     with 32-bit accumulation: what inference engines use. GeForce parts run twice as fast with 16-bit
-    accumulation: `fp16_accumulate_16` and `fp8_accumulate_16`.
+    accumulation: `fp16_accumulate_16` and `fp8_accumulate_16`. Without tensor cores it is the peak of the
+    CUDA cores, which compute 16-bit numbers in FP32.
     """
 
     bf16: float | None = None

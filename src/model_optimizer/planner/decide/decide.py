@@ -26,8 +26,8 @@ BITS_OF_SPILL = 4
 LAST = 99
 LOST = (
     "its speed is not known",
-    "takes {} GPUs instead of {}",
     "leaves layers to the CPU",
+    "takes {} GPUs instead of {}",
     "costs more quality",
     "has no CUDA graphs",
     "comes later in the decision tree",
@@ -242,8 +242,8 @@ def _rank(question: PlanQuestion, branch: Branch, judged: Judged) -> tuple[float
     known = 0.0 if judged.capacity is not None else 1.0
     return (
         known,
-        judged.gpus,
         float(judged.room.spilled),
+        judged.gpus,
         judged.loss,
         float(judged.room.eager),
         place,

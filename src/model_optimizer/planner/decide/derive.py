@@ -389,7 +389,9 @@ def _llama(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
     room = judged.room
     slots = room.seqs
     asked: Source = "user" if question.wishes.max_model_len else "derived"
-    notes.set("ctx-size", room.length * slots, f"{slots} slots x {room.length:,} tokens each", asked)
+    notes.set(
+        "ctx-size", room.length * slots, f"{slots} slot{'s' * (slots > 1)} x {room.length:,} tokens", asked
+    )
     notes.set("parallel", slots, "requests that run at once share the context", "derived")
     if room.gpu_layers is not None:
         notes.set("n-gpu-layers", room.gpu_layers, room.steps[0], "derived")

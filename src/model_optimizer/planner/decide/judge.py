@@ -3,12 +3,13 @@
 import math
 from dataclasses import dataclass, replace
 
-from model_optimizer.core import HostError, MoptError, Rejection
+from model_optimizer.core import HostError, MoptError, Rejection, UsageError
 from model_optimizer.core.steps import Batch, StepModel
 from model_optimizer.core.units import show_count, show_ms
 from model_optimizer.facts import decisions, speed
+from model_optimizer.planner.memory import llama_cpp as memory
 from model_optimizer.planner.service import Limits
-from model_optimizer.planner.speed import Setup
+from model_optimizer.planner.speed import Setup, llama_cpp
 
 from . import steady
 from .candidates import Candidate
@@ -20,6 +21,7 @@ from .steady import Shape, Steady
 FIRST_SEQS = 256
 ROUND_SEQS = 8
 BATCHES = (512, 1024, 2048, 4096, 8192, 16384)
+LLAMA = "llama_cpp"
 WORDS = {"ttft_ms": "TTFT", "tpot_ms": "TPOT", "e2e_ms": "E2E"}
 
 
@@ -66,10 +68,6 @@ def judge(question: PlanQuestion, functions: Functions, candidate: Candidate) ->
     room = place(question, functions, candidate, seqs=min(first, FIRST_SEQS))
     if isinstance(room, No):
         return room
-    if room.spilled:
-        return _unknown(
-            question, candidate, room, "layers on the CPU set the pace, and no speed is modelled for them"
-        )
     try:
         model = steps_of(question, functions, candidate, room)
     except HostError:
@@ -77,11 +75,9 @@ def judge(question: PlanQuestion, functions: Functions, candidate: Candidate) ->
     except MoptError as error:
         if functions.steps_required:
             return _no(candidate, error.message, "--step-model", kind="step model")
-        if question.site.compute_capability and candidate.engine != "llama_cpp":
+        if question.site.compute_capability and candidate.engine != LLAMA:
             return _no(candidate, error.message, "planner/speed", kind="number format")
         return _unknown(question, candidate, room, error.message)
-    except (ZeroDivisionError, ValueError):
-        return _unknown(question, candidate, room, f"the peak of {question.gpu.name} is not known")
     return _under_load(question, functions, candidate, room, model)
 
 
@@ -112,6 +108,9 @@ def load_of(question: PlanQuestion) -> tuple[float, bool, str]:
 
 
 def limits_of(question: PlanQuestion, candidate: Candidate, room: Room) -> Limits:
+    if candidate.engine == LLAMA:
+        # Each slot has its share of the context from the start.
+        return Limits(max_num_seqs=room.seqs, max_num_batched_tokens=room.batched)
     known = candidate.engine in speed.engines()
     host = speed.engine(candidate.engine if known else "vllm").at(candidate.offer.version if known else None)
     return Limits(
@@ -155,10 +154,27 @@ def side_by_side(question: PlanQuestion, candidate: Candidate) -> int:
 
 def steps_of(question: PlanQuestion, functions: Functions, candidate: Candidate, room: Room) -> StepModel:
     """Times of a step. MoptError where they are not known."""
+    if candidate.engine == LLAMA:
+        return _llama_steps(question, functions, candidate, room)
     setup = setup_of(question, candidate, room)
     if candidate.ranks == 1:
         return functions.steps(setup)
     return grouped(setup, candidate.ranks, functions.steps)
+
+
+def _llama_steps(question: PlanQuestion, functions: Functions, candidate: Candidate, room: Room) -> StepModel:
+    """llama.cpp's own kernels, and a CPU for the layers that are left to it."""
+    if functions.steps_required:
+        raise UsageError("llama.cpp has steps of its own arithmetic only", hint=("leave --step-model out",))
+    kind = question.wishes.kv_cache_dtype or "auto"
+    size, numbers = memory.CACHE_TYPES.get(kind.lower(), memory.CACHE_TYPES["auto"])
+    return llama_cpp.steps(
+        question.gguf or memory.from_spec(question.model, candidate.scheme),
+        question.model,
+        question.gpu,
+        layers=question.model.layers + 1 if room.gpu_layers is None else room.gpu_layers,
+        cache_bits=8 * size / numbers,
+    )
 
 
 def limited(question: PlanQuestion) -> bool:
@@ -170,7 +186,7 @@ def limited(question: PlanQuestion) -> bool:
 def _widest(question: PlanQuestion, candidate: Candidate, room: Room) -> Limits:
     """The limits with as many slots as the release would give: how many there are is decided afterwards."""
     limits = limits_of(question, candidate, room)
-    if question.wishes.max_num_seqs:
+    if question.wishes.max_num_seqs or candidate.engine == LLAMA:
         return limits
     slots = max(defaults(question, rules_version(candidate)).seqs, room.seqs)
     return replace(limits, max_num_seqs=slots)

@@ -19,7 +19,8 @@ LENGTH_STEP = 256
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Room:
-    """How a candidate is laid out in memory. `steps` says what had to be given up to make it fit."""
+    """How a candidate is laid out in memory. `steps` says what had to be given up to make it fit,
+    `notes` what was assumed for it."""
 
     fit: Fit
     length: int
@@ -30,6 +31,7 @@ class Room:
     eager: bool = False
     gpu_layers: int | None = None
     steps: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def spilled(self) -> bool:
@@ -280,7 +282,8 @@ def _room(
 
 def _layers(question: PlanQuestion, functions: Functions, candidate: Candidate, *, seqs: int) -> Room | No:
     """llama.cpp: all layers on the GPU, else as many as fit with the rest in host memory."""
-    slots = max(1, min(seqs, GRAPHS_FIRST))
+    clients = min(question.workload.concurrency or GRAPHS_FIRST, GRAPHS_FIRST)
+    slots = max(1, min(seqs, question.wishes.max_num_seqs or clients))
     total = question.model.layers + 1
     asked = FitQuestion(
         model=question.model,
@@ -311,13 +314,19 @@ def _layers(question: PlanQuestion, functions: Functions, candidate: Candidate, 
         return _no(candidate, error.message)
     if low == 0 or not part.fits:
         return _no(candidate, f"does not fit: {whole.because}", short=_missing(whole))
-    there = question.host_memory_bytes or int(decisions.rule("host-memory").value)
+    rule = decisions.rule("host-memory")
+    known = question.host_memory_bytes
+    there = int(rule.value) if known is None else known
+    have = (
+        f"{show_bytes(there)} are there"
+        if known is not None
+        else (f"{show_bytes(there)} are assumed, {rule.because}")
+    )
     if part.host_bytes > there:
         short = part.host_bytes - there
         reason = (
             f"{low} of {total} layers fit on the GPU, and the rest "
-            f"needs {show_bytes(part.host_bytes)} of host memory, "
-            f"{show_bytes(there)} are there"
+            f"needs {show_bytes(part.host_bytes)} of host memory, {have}"
         )
         return _no(candidate, reason, short=short)
     slo = question.slo
@@ -329,6 +338,7 @@ def _layers(question: PlanQuestion, functions: Functions, candidate: Candidate, 
         f"{low} of {total} layers on the GPU, "
         f"{show_bytes(part.host_bytes)} in host memory, computed by the CPU"
     )
+    notes = () if known is not None else (f"host memory: {have}",)
     return Room(
         fit=part,
         length=part.max_model_len,
@@ -337,6 +347,7 @@ def _layers(question: PlanQuestion, functions: Functions, candidate: Candidate, 
         utilization=None,
         gpu_layers=low,
         steps=(step,),
+        notes=notes,
     )
 
 

@@ -59,7 +59,13 @@ def write(
         branch=branch.path,
         derivations=(*_chain(judged), *derived.derivations, *_replicas(question, judged, estimate)),
         cost=cost(question.prices, question.gpu.name, judged.gpus, question.workload, rate),
-        notes=(*_weight_only(question, judged), *judged.notes, *offer.notes, *_notes(question)),
+        notes=(
+            *_weight_only(question, judged),
+            *judged.notes,
+            *judged.room.notes,
+            *offer.notes,
+            *_notes(question),
+        ),
     )
     return replace(plan, command=functions.engines[candidate.engine].command(plan, 8000))
 
@@ -173,7 +179,7 @@ def _weight_only(question: PlanQuestion, judged: Judged) -> tuple[str, ...]:
 
 def _notes(question: PlanQuestion) -> tuple[str, ...]:
     notes = [f"{name.replace('_', ' ')}: {why}" for name, why in question.assumed.items()]
-    if question.card.used_bytes:
+    if question.card.used_bytes and "reserve" not in question.assumed:
         notes.append(f"{show_bytes(question.card.used_bytes)} of each GPU are taken as in use by others")
     if question.texts > 1:
         notes.append(

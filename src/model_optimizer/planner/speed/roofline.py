@@ -8,7 +8,7 @@ and the host's own work are added. The constants and their sources are in facts/
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from model_optimizer.core import LayerGroup
+from model_optimizer.core import LayerGroup, UsageError
 from model_optimizer.core.steps import Batch, StepTime
 from model_optimizer.facts import speed
 from model_optimizer.facts.gpus import GpuFact
@@ -203,6 +203,12 @@ def roofline(
     facts.
     """
     require_support(setup)
+    if setup.gpu.peak_per_s("bf16") is None:
+        raise UsageError(
+            f"no speed is known for {setup.gpu.name}",
+            cause=("its peak rate is not in the facts",),
+            hint=("measure with `mopt bench` on the card itself",),
+        )
     gpu, shared = setup.gpu, shared or speed.shared()
     kernels = speed.generation(gpu.compute_capability or (0, 0))
     overhead = overhead or speed.engine(setup.engine).at(setup.version)
