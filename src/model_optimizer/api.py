@@ -221,10 +221,12 @@ def plan(request: "PlanRequest", *, progress: Progress = lambda _what, _share: N
     """
     from model_optimizer.flow import plan as asking
     from model_optimizer.planner.decide import decide
+    from model_optimizer.planner.memory import card
 
     if request.gpu is None:
         request = dataclasses.replace(request, host=request.host or probe())
         if request.host is not None and request.host.gpus == ():
+            card.foreign(request.host)
             return _plan_for_cpu(request)
     question = asking.question_of(request)
     desk = _desk(request.step_model == "tables", progress)
@@ -451,6 +453,7 @@ def verify(
         gate=_gate(scheme or made.scheme, wishes if layer == "model" else None),
         texts=chosen,
         max_texts=max_texts or limits.MAX_TEXTS,
+        free_tokens=(wishes.free_tokens if wishes else limits.FREE_TOKENS) if layer == "model" else 0,
         served=_served(folder, candidate) if folder else None,
     )
     with tempfile.TemporaryDirectory(prefix="mopt-verify-") as place:
@@ -498,7 +501,7 @@ def _format(candidate: str, scheme: str | None, wishes: "Wishes | None", run: Pa
 def _gate(scheme: str, wishes: "Wishes | None") -> Gate:
     """A scheme's limits, with what layer `model` was asked for in their place."""
     gate: Gate = plugins.load("model_optimizer.schemes", scheme).SCHEME.gate
-    known = ("recovery", "top1", "topk", "cosine", "rank")
+    known = ("recovery", "top1", "topk", "free_running", "cosine", "rank")
     own = dict(wishes.gate) if wishes else {}
     if unknown := sorted(set(own) - set(known)):
         raise UsageError(f"layer model has no limit `{unknown[0]}`", hint=(f"limits: {', '.join(known)}",))

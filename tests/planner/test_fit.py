@@ -233,8 +233,20 @@ def test_a_gpu_that_mig_splits_is_said_to_be_more_than_an_engine_gets() -> None:
     for command in ("fit", "plan"):
         asked = (command, "Qwen/Qwen3-0.6B", "--host", saved, "--json")
         assert any("MIG" in note for note in json.loads(mopt(*asked).stdout)["notes"])
-    named = mopt("plan", "Qwen/Qwen3-0.6B", "--host", saved, "--vram", "5GB", "--json")
-    assert not any("MIG" in note for note in json.loads(named.stdout)["notes"])
+
+
+def test_an_instance_of_a_split_gpu_is_a_whole_card_of_its_own() -> None:
+    saved = str(Path(__file__).parents[1] / "hosts" / "mig-split.json")
+    asked = ("Qwen/Qwen3-0.6B", "--host", saved, "--vram", "5GB", "--json")
+    named = json.loads(mopt("plan", *asked).stdout)
+    share = {s["name"]: s["value"] for s in named["settings"]}["gpu-memory-utilization"]
+    assert share == "0.92", "the default share of the instance, not 5 of the card's 42 GB"
+    assert any("a MIG instance: 0.118 of the card" in note for note in named["notes"])
+    held = json.loads(mopt("fit", *asked, "--max-model-len", "4096").stdout)
+    assert held["total_bytes"] == 5 * 10**9
+    whole = ("Qwen/Qwen3-0.6B", "--gpu", "a100 sxm4 40gb", "--json")
+    slow, fast = (json.loads(mopt("estimate", *words).stdout) for words in (asked, whole))
+    assert slow["tpot_ms"]["mean"] > 2 * fast["tpot_ms"]["mean"], "an eighth of the bandwidth"
 
 
 def test_a_saved_host_replays_another_machine() -> None:
@@ -323,3 +335,11 @@ def test_rules_that_nobody_read_are_marked() -> None:
     assert not found.version_known
     assert all(term.source == "assumed" for term in found.terms)
     assert any("0.3.0" in note and "assumed" in note for note in found.notes)
+
+
+def test_the_gpu_of_another_maker_is_told_from_none_at_all() -> None:
+    saved = str(Path(__file__).parents[1] / "hosts" / "amd.json")
+    for command in (("plan",), ("fit",), ("estimate", "--engine", "llama.cpp")):
+        found = mopt(command[0], "Qwen/Qwen3-0.6B", "--host", saved, *command[1:])
+        assert found.returncode == 3
+        assert "error[gpu-foreign]" in found.stderr and "--gpu mi50" in found.stderr

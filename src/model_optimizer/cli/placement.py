@@ -203,11 +203,13 @@ def _possible(found: Asked) -> None:
         )
 
 
-def within(memory: "GpuMemory", found: Asked) -> "GpuMemory":
-    """The same GPU. UsageError when more of it is asked for than it has."""
+def within(memory: "GpuMemory", found: Asked) -> "tuple[GpuMemory, int | None]":
+    """(the GPU or the MIG instance of it, the budget). UsageError when more is asked for than it has."""
+    from model_optimizer.planner.memory import card
+
     have = f"it has {memory.total_bytes / 2**30:.2f} GiB"
     if found.vram is not None and found.vram > memory.total_bytes:
         raise UsageError(f"--vram is more than the memory of {memory.name}", cause=(have,))
     if found.reserve is not None and found.reserve >= memory.total_bytes:
         raise UsageError(f"--reserve leaves nothing of {memory.name}", cause=(have,))
-    return memory
+    return card.instance(memory, found.vram)

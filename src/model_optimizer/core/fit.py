@@ -15,13 +15,15 @@ NumberFormat = Literal["bf16", "fp16", "fp32"]
 class GpuMemory:
     """One GPU as an engine sees it. `total_bytes` is what CUDA shows; `because` says where it is from.
 
-    `used_bytes` is what other processes and a display hold.
+    `used_bytes` is what other processes and a display hold. `share` is below 1 for a part of a card, such as
+    a MIG instance: its part of bandwidth and computing too.
     """
 
     name: str
     total_bytes: int
     compute_capability: tuple[int, int]
     used_bytes: int = 0
+    share: float = 1.0
     because: str = ""
     source: Source = "table"
 

@@ -83,8 +83,11 @@ def question_of(request: PlanRequest) -> PlanQuestion:
     memory, held = _reserved(request, memory, fact)
     if held:
         assumed["reserve"] = held
-    if card.SPLIT in memory.because and request.wishes.vram_bytes is None:
+    memory, budget = card.instance(memory, request.wishes.vram_bytes)
+    if card.SPLIT in memory.because:
         assumed["whole GPU"] = card.SPLIT
+    if memory.share < 1:
+        assumed["GPU"] = memory.because
     host = request.host
     return PlanQuestion(
         model=spec,
@@ -92,13 +95,13 @@ def question_of(request: PlanRequest) -> PlanQuestion:
         checkpoint=request.checkpoint,
         site=_site(request, fact, memory, driver),
         card=memory,
-        gpu=fact,
+        gpu=gpus.part(fact, memory.share),
         gpus=_count(request),
         host_digest=digest.of_noun(host) if host else None,
         host_memory_bytes=host.memory_available_bytes if host else None,
         workload=workload,
         slo=request.slo,
-        wishes=request.wishes,
+        wishes=replace(request.wishes, vram_bytes=budget),
         texts=request.texts,
         build_minutes=request.build_minutes,
         changes_per_month=request.changes_per_month,
@@ -125,6 +128,7 @@ def here(request: PlanRequest) -> tuple[Site, GpuMemory]:
     """The GPU that a request names or its host has. HostError when there is none."""
     fact, memory, driver = _gpu(request)
     memory, _ = _reserved(request, memory, fact)
+    memory, _ = card.instance(memory, request.wishes.vram_bytes)
     return _site(request, fact, memory, driver), replace(memory, name=fact.name)
 
 

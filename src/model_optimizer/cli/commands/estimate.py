@@ -116,6 +116,7 @@ def COMMAND(model: str, host_file: Path | None, as_json: bool, step_model: str, 
 def _placed(read: "ReadModel", host_file: Path | None, given: dict[str, Any]) -> "FitQuestion":
     from model_optimizer import api
     from model_optimizer.core import FitQuestion
+    from model_optimizer.planner.memory import card
 
     spec = read.spec
     utilization, vram = given["gpu_memory_utilization"], given["vram"]
@@ -134,6 +135,7 @@ def _placed(read: "ReadModel", host_file: Path | None, given: dict[str, Any]) ->
         host=api.load_host(host_file) if host_file else None,
         used_bytes=given["reserve"],
     )
+    memory, vram = card.instance(memory, vram)
     return FitQuestion(
         model=spec,
         gguf=read.gguf,

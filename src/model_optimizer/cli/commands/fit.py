@@ -51,12 +51,13 @@ def COMMAND(
         host=api.load_host(host_file) if host_file else None,
         used_bytes=asked.reserve,
     )
+    gpu, budget = placement.within(memory, asked)
     lora = Lora(slots=max_loras or 1, rank=max_lora_rank or 16) if max_loras or max_lora_rank else None
     answer = api.fit(
         FitQuestion(
             model=read.spec,
             gguf=read.gguf,
-            gpu=placement.within(memory, asked),
+            gpu=gpu,
             engine=name,
             version=version,
             scheme=api.scheme(asked.scheme) if asked.scheme else None,
@@ -72,7 +73,7 @@ def COMMAND(
             gpu_memory_utilization=asked.gpu_memory_utilization,
             block_size=asked.block_size,
             enforce_eager=asked.enforce_eager,
-            vram_bytes=asked.vram,
+            vram_bytes=budget,
             lora=lora,
             draft=api.read_model(draft_model).spec if draft_model else None,
             offload_bytes=kv_offload,

@@ -200,13 +200,14 @@ def _check(
     from model_optimizer.core import Host, Plan, codec
     from model_optimizer.flow import plan as asking
     from model_optimizer.flow.recheck import recheck
+    from model_optimizer.planner.decide import Wishes
 
     plan = codec.load(record, Plan)
     host = api.load_host(host_file) if host_file else Host() if asked.gpu_name else api.probe()
     read = _read(plan)
     place = asking.PlanRequest(
         model=read, checkpoint=plan.checkpoint, gpu=asked.gpu_name, host=host, driver=driver,
-        used_bytes=asked.reserve,
+        used_bytes=asked.reserve, wishes=Wishes(vram_bytes=asked.vram),
     )  # fmt: skip
     site, card = asking.here(place)
     found = recheck(plan, host, card, site, asking.functions(), read.spec)

@@ -10,7 +10,7 @@ The rule for names, in this order:
 5. words that fit several (`4060`, `a100`): UsageError with the candidates. None: the nearest names.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
 from typing import Literal
@@ -143,6 +143,24 @@ def match(name: str) -> GpuMatch:
         if len(pick) == 1:
             return GpuMatch(asked=name, fact=_load(pick[0]))
     raise _ambiguous(name, near) if near else _unknown(name)
+
+
+def part(fact: GpuFact, share: float) -> GpuFact:
+    """The same card with a share of its bandwidth, cores and peaks: what a MIG instance of that size has."""
+    if share >= 1:
+        return fact
+    peaks = {
+        one.name: value * share
+        for one in fields(DenseTflops)
+        if (value := getattr(fact.dense_tflops, one.name)) is not None
+    }
+    return replace(
+        fact,
+        bandwidth_bytes_per_s=int(fact.bandwidth_bytes_per_s * share),
+        tdp_w=fact.tdp_w and max(1, round(fact.tdp_w * share)),
+        nvlink_bytes_per_s=0,
+        dense_tflops=DenseTflops(**peaks),
+    )
 
 
 def names() -> tuple[str, ...]:

@@ -101,7 +101,7 @@ def setup_of(question: EstimateQuestion, desk: Desk, fitted: Fit) -> Setup:
         version = vllm.release(fitted.engine_version).version
     return Setup(
         model=placed.model,
-        gpu=gpus.find(placed.gpu.name),
+        gpu=gpus.part(gpus.find(placed.gpu.name), placed.gpu.share),
         scheme=placed.scheme or _own_scheme(placed, desk, fitted),
         engine=placed.engine,
         version=version,

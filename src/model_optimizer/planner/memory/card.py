@@ -1,5 +1,6 @@
 """The memory of a card: of one that is named, of one in a host, or of the host itself."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from model_optimizer.core import GpuMemory, HostError, MoptError, UsageError
@@ -9,6 +10,7 @@ from model_optimizer.facts import gpus, memory
 if TYPE_CHECKING:
     from model_optimizer.core import Gpu, Host
 
+OTHERS = {"amd": "AMD's", "intel": "Intel's"}
 SPLIT = "MIG splits it and an engine gets one instance: name that memory with --vram"
 
 
@@ -43,6 +45,7 @@ def named(name: str, *, used_bytes: int | None = None) -> GpuMemory:
 def of_host(host: "Host", *, used_bytes: int | None = None) -> GpuMemory:
     """The GPUs of a host, of which the fullest counts. HostError when it has none, or different ones."""
     if not host.gpus:
+        foreign(host)
         known = "there is no GPU here" if host.gpus is not None else "the GPUs here could not be read"
         raise HostError(
             known, hint=("name one with --gpu, for example --gpu h100", "`mopt facts gpu` lists them"),
@@ -71,6 +74,28 @@ def of_host(host: "Host", *, used_bytes: int | None = None) -> GpuMemory:
         used_bytes=_used(gpu) if used_bytes is None else used_bytes,
         because=because,
         source="measured",
+    )
+
+
+def instance(memory: GpuMemory, vram_bytes: int | None) -> tuple[GpuMemory, int | None]:
+    """(the memory, the budget): of a card that MIG splits, the budget is the whole of one instance."""
+    if SPLIT not in memory.because or not vram_bytes or vram_bytes >= memory.total_bytes:
+        return memory, vram_bytes
+    share = vram_bytes / memory.total_bytes
+    because = f"a MIG instance: {share:.3g} of the card, of its bandwidth and computing too"
+    return replace(memory, total_bytes=vram_bytes, used_bytes=0, share=share, because=because), None
+
+
+def foreign(host: "Host") -> None:
+    """HostError for a host whose GPU is not NVIDIA's: what the bus says is not enough to plan for it."""
+    found = next((a for a in host.adapters or () if a.vendor in OTHERS and a.kind == "compute"), None)
+    if found is None or host.gpus:
+        return
+    raise HostError(
+        f"the GPU here is {OTHERS[found.vendor]}, and its name and memory are not read from it",
+        cause=(f"the bus says {found.vendor} {found.device}, driver {found.driver or 'none'}",),
+        hint=("name it with --gpu, for example --gpu mi50: llama.cpp runs there with ROCm or Vulkan",),
+        reference="gpu-foreign",
     )
 
 
