@@ -90,6 +90,32 @@ def test_the_same_language_model_differs_by_rounding_alone(compare: Compare) -> 
     assert found["token_ids"].outcome == "pass"
 
 
+def test_the_same_model_goes_on_alike_with_its_cache_and_another_does_not(
+    models: Path, tmp_path: Path
+) -> None:
+    """The graph reads one token at a time here; a wrong rotation parts within a few tokens."""
+    gate = plugins.load("model_optimizer.schemes", "fp32").SCHEME.gate
+
+    def run(name: str) -> Comparison:
+        verdict = verify_model(
+            artifact(models / name, "onnx_genai", "fp32", "generate"),
+            artifact(models / "lm", "safetensors", "fp32", "generate"),
+            gate,
+            run=environments.run_worker,
+            scratch=tmp_path,
+            progress=lambda _text, _share: None,
+            max_texts=FEW,
+            free_tokens=16,
+        )
+        return by_metric(verdict)["same_to_end"]
+
+    right, wrong = run("lm-same"), run("lm-rope")
+    assert right.got == 1
+    assert (right.samples or 0) >= FEW // 2
+    assert (wrong.got or 0) < 0.5
+    assert "the earliest at token" in (wrong.where or "")
+
+
 def test_eight_bits_are_measured_and_not_mistaken_for_a_fault(compare: Compare) -> None:
     found = by_metric(compare("lm-int8"))
     assert 0.96 < (found["top1"].got or 0) < 1

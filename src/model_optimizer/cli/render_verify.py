@@ -12,6 +12,9 @@ MEANING = {
     "top1": "same most likely token, near-ties apart",
     "top1_near_ties": "the same where the reference hardly prefers one",
     "topk": "most likely token is among the candidate's five",
+    "same_to_end": "prompts continued with the same tokens, near-ties apart",
+    "tokens_before_difference": "tokens that both continue alike, mean",
+    "part_at_near_tie": "prompts that part where the reference hardly prefers one",
     "top5_overlap": "shared among the five most likely tokens",
     "kl": "divergence of the distributions, nats a token",
     "perplexity": "of the candidate",
@@ -98,7 +101,8 @@ def format_text(verdict: Verdict) -> str:
 
 def _tells_more(comparison: Comparison) -> bool:
     """Whether the place or the reason says something that the table does not."""
-    return comparison.wanted != REPORTED or comparison.metric == "kl" or comparison.metric.endswith("_ulp")
+    name = comparison.metric
+    return comparison.wanted != REPORTED or name in ("kl", "same_to_end") or name.endswith("_ulp")
 
 
 def _note(comparison: Comparison) -> str:

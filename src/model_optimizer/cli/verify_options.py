@@ -27,7 +27,7 @@ class LimitType(click.ParamType[Any]):
         if str(value).strip() in NAMED:
             return NAMED[str(value).strip()]
         try:
-            return name.strip(), float(number)
+            return name.strip().replace("-", "_"), float(number)
         except ValueError:
             raise UsageError(
                 f"--gate takes a metric and its limit, not `{value}`",
@@ -49,7 +49,7 @@ by_layer = together(
         "--gate",
         type=LimitType(),
         multiple=True,
-        help="model, quality: a limit of your own, recovery=0.95; or top-k-999.",
+        help="model, quality: a limit of your own, recovery=0.95, free-running=0.9; or top-k-999.",
     ),
     click.option(
         "--tasks",
@@ -62,6 +62,13 @@ by_layer = together(
         default=1024,
         show_default=True,
         help="quality: where a text is cut.",
+    ),
+    click.option(
+        "--free-tokens",
+        type=click.IntRange(min=0, max=256),
+        default=32,
+        show_default=True,
+        help="model: tokens that both models continue a text by themselves; 0: none.",
     ),
     click.option("--by-layer", "layers", is_flag=True, help="quality: the error behind each layer."),
     click.option(

@@ -14,7 +14,8 @@ class Gate:
     share of positions whose most likely token agrees, near-ties apart; `cosine` the least mean cosine
     of pooled vectors; `rank` the least share of texts whose nearest neighbour is the reference's, or one that
     the reference finds about as near (verify/limits.py). `topk` is the least share of positions whose most
-    likely token is among the candidate's five most likely; None reports it only.
+    likely token is among the candidate's five most likely, `free_running` that of prompts which both models
+    continue with the same tokens to the end, near-ties apart; None reports them only.
     """
 
     recovery: float
@@ -23,6 +24,7 @@ class Gate:
     rank: float
     source: str
     topk: float | None = None
+    free_running: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from model_optimizer.core import (
 )
 from model_optimizer.serve import Wish, resolve
 from model_optimizer.system import environments
-from model_optimizer.verify import Endpoint, quality, quality_retrieval, quality_tasks
+from model_optimizer.verify import Endpoint, limits, quality, quality_retrieval, quality_tasks
 
 from .verify import CHECKPOINTS, Case, Desk, verify_candidate
 
@@ -43,7 +43,8 @@ LAYER_TOKENS = 128
 class Wishes:
     """What a user asks of the layers `format` and `quality` beside texts.
 
-    `gate` holds limits named by hand, `tasks` is a file of questions with choices.
+    `gate` holds limits named by hand, `tasks` is a file of questions with choices. `free_tokens` is of layer
+    `model`: how many tokens language models continue a text by themselves.
 
     `engine` is the one that shall run the candidate, None for whichever reads it; for layer `format` the one
     that will read it, on `gpu`, with each layer cut over `tensor_parallel` of them.
@@ -57,6 +58,7 @@ class Wishes:
     max_tokens: int = quality.MAX_TOKENS
     layers: bool = False
     sensitivity: bool = False
+    free_tokens: int = limits.FREE_TOKENS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,7 @@ class Case:
     texts: Texts
     max_texts: int = limits.MAX_TEXTS
     max_tokens: int = limits.MAX_TOKENS
+    free_tokens: int = 0
     judge: Callable[..., Verdict] | None = None
     served: tuple[Plan, Engine] | None = None
 
@@ -64,6 +65,7 @@ def verify_candidate(case: Case, desk: Desk, progress: Progress) -> Verdict:
         texts=case.texts,
         max_texts=case.max_texts,
         max_tokens=case.max_tokens,
+        free_tokens=case.free_tokens,
     )
     with start(plan, case.candidate, engine=engine, log=desk.log, progress=progress) as server:
         asked = Endpoint(
@@ -91,7 +93,8 @@ def _with_key() -> RunWorker:
 def _verdict(
     case: Case, subject: Artifact | Endpoint, desk: Desk, progress: Progress, *, run: RunWorker | None = None
 ) -> Verdict:
-    return (case.judge or verify.verify_model)(
+    judge = case.judge or functools.partial(verify.verify_model, free_tokens=case.free_tokens)
+    return judge(
         subject,
         case.reference,
         case.gate,

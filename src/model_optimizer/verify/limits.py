@@ -37,5 +37,12 @@ LOOKS = 4
 MAX_TOKENS = 256
 """Where a text is cut."""
 
+FREE_PROMPT = 32
+FREE_TOKENS = 32
+"""Tokens of a beginning that both models continue by themselves, and of the continuation."""
+
+QUOTED_PROMPTS = 100
+"""Over how many prompts people quote the match of the five likeliest tokens: 99.9 % over 100."""
+
 TOP = 10
 """Tokens that are kept of every position."""

@@ -25,10 +25,10 @@ from model_optimizer.core import (
 )
 from model_optimizer.core.verdict import Layer
 
-from . import outputs, scores, tokens, vectors
+from . import free, outputs, scores, tokens, vectors
 from .endpoint import Endpoint
 from .judged import Judged, more_texts, outcome, token_ids
-from .limits import DTYPES, FIRST, LOOKS, MAX_TEXTS, MAX_TOKENS, TOP
+from .limits import DTYPES, FIRST, FREE_PROMPT, LOOKS, MAX_TEXTS, MAX_TOKENS, TOP
 from .outputs import Outputs
 from .texts import Group, Texts, builtin
 
@@ -51,6 +51,7 @@ class Question:
     scratch: Path
     progress: Progress
     max_tokens: int = MAX_TOKENS
+    free_tokens: int = 0
 
     @property
     def task(self) -> Task:
@@ -68,6 +69,7 @@ def verify_model(
     texts: Texts | None = None,
     max_texts: int = MAX_TEXTS,
     max_tokens: int = MAX_TOKENS,
+    free_tokens: int = 0,
     layer: Layer = "model",
     further: More | None = None,
 ) -> Verdict:
@@ -75,7 +77,8 @@ def verify_model(
 
     A checkpoint as candidate runs in PyTorch in the number type of its scheme, a server is asked over HTTP. A
     verdict that is undecided after the first texts draws as many more as would decide it, up to
-    `max_texts` of what there is; texts are cut at `max_tokens`. `further` adds comparisons of its own. The
+    `max_texts` of what there is; texts are cut at `max_tokens`. Language models also continue texts by
+    themselves for `free_tokens` tokens. `further` adds comparisons of its own. The
     reference's outputs stay in the folder `scratch`, so that the next candidate of the same reference does
     not pay for them. Raises UsageError when the two do not fit each
     other, and what `run` raises when a model cannot be run.
@@ -89,6 +92,7 @@ def verify_model(
         scratch=scratch,
         progress=progress,
         max_tokens=max_tokens,
+        free_tokens=free_tokens,
     )
     scratch.mkdir(parents=True, exist_ok=True)
     texts = texts or builtin()
@@ -120,6 +124,7 @@ def run_reference(
     texts: Texts | None = None,
     max_texts: int = MAX_TEXTS,
     max_tokens: int = MAX_TOKENS,
+    free_tokens: int = 0,
 ) -> None:
     """Leave in `scratch` what `verify_model` asks of the reference first.
 
@@ -128,7 +133,7 @@ def run_reference(
     scratch.mkdir(parents=True, exist_ok=True)
     task: Task = reference.task  # pyright: ignore[reportAssignmentType]
     groups = (texts or builtin()).groups(task)[:max_texts]
-    files = _Files(scratch, reference, groups[: FIRST[task]], max_tokens)
+    files = _Files(scratch, reference, groups[: FIRST[task]], max_tokens, free_tokens)
     with files.samples():
         _run_reference(files, reference, task, run, progress)
 
@@ -144,13 +149,22 @@ def _check_pair(candidate: Artifact | Endpoint, reference: Artifact) -> None:
 class _Files:
     """Where the workers find some texts and leave their outputs; the names of a reference's say whose."""
 
-    def __init__(self, scratch: Path, reference: Artifact, groups: Sequence[Group], max_tokens: int) -> None:
+    def __init__(
+        self,
+        scratch: Path,
+        reference: Artifact,
+        groups: Sequence[Group],
+        max_tokens: int,
+        free_tokens: int = 0,
+    ) -> None:
         self.max_tokens = max_tokens
+        free = {"prompt": FREE_PROMPT, "tokens": free_tokens}
+        self.free = free if free_tokens and reference.task == "generate" else None
         samples = [sample for group in groups for sample in group]
         self._lines = [
             json.dumps({"text": s.text} | ({"pair": s.pair} if s.pair is not None else {})) for s in samples
         ]
-        key = digest.of_noun([REVISION, reference.digest, max_tokens, TOP, self._lines])[7:23]
+        key = digest.of_noun([REVISION, reference.digest, max_tokens, TOP, self.free, self._lines])[7:23]
         self.inputs = scratch / f"texts-{key}.jsonl"
         self.wanted = scratch / f"reference-{key}.safetensors"
         self.got = scratch / f"candidate-{key}.safetensors"
@@ -168,7 +182,7 @@ class _Files:
 
 def answers(question: Question, groups: Sequence[Group]) -> tuple[Outputs, Outputs]:
     """The outputs of both models for some texts, the reference's from `scratch` when they are there."""
-    files = _Files(question.scratch, question.reference, groups, question.max_tokens)
+    files = _Files(question.scratch, question.reference, groups, question.max_tokens, question.free_tokens)
     with files.samples():
         _run_reference(files, question.reference, question.task, question.run, question.progress)
         reader = plugins.load(READERS, question.candidate.format)
@@ -196,13 +210,14 @@ def _run_reference(
     run(reader.ENVIRONMENT, reader.JOB, request, progress)
 
 
-def _asked(task: Task, files: _Files) -> dict[str, str | int]:
+def _asked(task: Task, files: _Files) -> dict[str, str | int | dict[str, int] | None]:
     """What the requests of all workers have in common."""
     return {
         "task": task,
         "samples": str(files.inputs.resolve()),
         "top_k": TOP,
         "max_tokens": files.max_tokens,
+        "free": files.free,
     }
 
 
@@ -223,7 +238,10 @@ def _judge(
         case "rerank":
             return (*own, *scores.judge(pairs, _rows(groups), question.gate))
         case _:
-            return (*own, *tokens.judge(pairs, question.gate))
+            found = tokens.judge(pairs, question.gate)
+            if any(j.comparison.metric == "finite" for j in found):
+                return (*own, *found)
+            return (*own, *found, *free.judge(pairs, question.gate))
 
 
 def _rows(groups: Sequence[Group]) -> list[range]:

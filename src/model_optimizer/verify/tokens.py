@@ -8,7 +8,7 @@ from model_optimizer.core import Gate
 
 from .intervals import Interval, decide_mean, exponential, proportion, ratio
 from .judged import Judged, drifted, gated, gated_share, reported, wrong
-from .limits import NEAR_TIE
+from .limits import NEAR_TIE, QUOTED_PROMPTS
 from .numeric import drift
 from .outputs import Outputs
 
@@ -176,6 +176,8 @@ def _top5(texts: Sequence[Sequence[Position]], gate: Gate) -> Judged:
     counts = [(float(sum(p.listed for p in text)), float(len(text))) for text in texts]
     missed = round(sum(n - s for s, n in counts))
     where = f"{missed} of {_count(texts)} positions in {len(texts)} texts have it further down"
+    if gate.topk is not None and len(texts) < QUOTED_PROMPTS:
+        where += f"; people quote this limit over {QUOTED_PROMPTS} prompts"
     if gate.topk is None:
         return reported("topk", proportion(counts), samples=_count(texts), where=where)
     return gated_share("topk", counts, gate.topk, where=where)

@@ -174,6 +174,31 @@ def question(model: str, ids: Sequence[int]) -> dict[str, Any]:
     }
 
 
+def continuation(model: str, ids: Sequence[int], count: int) -> dict[str, Any]:
+    """The request for a greedy continuation that ends at no token. vLLM gives the ids when asked."""
+    return {
+        "model": model,
+        "prompt": list(ids),
+        "max_tokens": count,
+        "temperature": 0,
+        "ignore_eos": True,
+        "return_token_ids": True,
+    }
+
+
+def continued(answer: Any, count: int) -> list[int] | None:
+    """The token ids of a continuation; None where the server gives none, or ended before it."""
+    try:
+        found = answer["choices"][0].get("token_ids")
+    except (KeyError, IndexError, TypeError, AttributeError):
+        _misshapen("it holds no choice")
+    if not isinstance(found, list) or len(found) != count:
+        return None
+    if not all(isinstance(token, int) and not isinstance(token, bool) for token in found):
+        _misshapen("its token ids are no whole numbers")
+    return found
+
+
 def rows(answer: Any, ids: Sequence[int]) -> list[Row]:
     """What is predicted for every token of `ids` but the first, which nothing stands before."""
     try:

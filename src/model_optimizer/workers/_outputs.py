@@ -16,6 +16,7 @@ and for a language model one row for each predicted position (every token of a t
     asked_known     [p,k]  0 where that is only an upper bound; left out when all are known
     finite          [p]    0 where a logit is NaN or infinite
 
+and, where it was let run freely, what _outputs_free.py adds;
 or for an embedding model `vectors` [n,d], for a cross-encoder `scores` [n,labels].
 """
 

@@ -2,7 +2,8 @@
 
 Request: `url` (http://127.0.0.1:PORT), `served_name` (None for the server's first model), `task` (generate,
 embed), `samples` (JSONL), `at` (the reference's outputs), `out` (file of outputs, see _outputs.py), `top_k`,
-`dtype` and `quantized`: what the server was told to compute in, since no interface tells.
+`free` (None, or the lengths that _outputs_free.py asks for), `dtype` and `quantized`: what the server was
+told to compute in, since no interface tells.
 
 The reference's token ids go in, so that only the model is compared; where the server says how it would cut
 the texts, that is compared too. A few requests are in flight at once, as they are when it serves: batches are
@@ -23,6 +24,7 @@ from typing import Any, TypeVar
 sys.path.append(str(Path(__file__).resolve().parent))
 import _endpoint
 import _outputs
+import _outputs_free
 import numpy as np
 from _contract import fail, main, progress
 from _endpoint import NotFinite, Row, Server
@@ -45,6 +47,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     card = server.model(request.get("served_name"))
     if request["task"] == "generate":
         arrays = _predictions(server, card["id"], tokens, reference, request["top_k"])
+        arrays |= _run_freely(server, card["id"], tokens, request, reference)
     else:
         arrays = {"vectors": _vectors(server, card["id"], tokens)}
     about = {
@@ -71,6 +74,31 @@ def _predictions(
 
     parts = list(_at_once(ask, range(len(tokens))))
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _run_freely(
+    server: Server,
+    model: str,
+    tokens: list[_outputs.Tokens],
+    request: dict[str, Any],
+    reference: _outputs.Outputs,
+) -> dict[str, np.ndarray]:
+    """Continuations of the texts that the reference continued; {} from a server that gives no token ids."""
+    free, rows = _outputs_free.asked(request), _outputs_free.rows_like(reference)
+    if free is None or not rows:
+        return {}
+
+    def ask(at: int) -> list[int] | None:
+        ids = tokens[rows[at]].ids[: free.prompt].tolist()
+        answer = server.ask("/v1/completions", _endpoint.continuation(model, ids, free.tokens))
+        return _endpoint.continued(answer, free.tokens)
+
+    if ask(0) is None:
+        return {}
+    found = list(_at_once(ask, range(len(rows))))
+    if None in found:
+        fail("endpoint-answer", "the server gives token ids of some answers only")
+    return _outputs_free.arrays(rows, np.array(found, np.int32), np.zeros((len(rows), free.tokens)))
 
 
 def columns(rows: Sequence[Row], asked: np.ndarray, k: int) -> dict[str, np.ndarray]:

@@ -1,7 +1,8 @@
 """Run an ONNX model in ONNX Runtime over the texts that a reference has run over.
 
 Request: `model` (folder or .onnx file), `task` (generate, embed, rerank), `samples` (JSONL), `at` (the
-reference's outputs), `out` (file of outputs, see _outputs.py), `top_k`.
+reference's outputs), `out` (file of outputs, see _outputs.py), `top_k`, `free` (None, or the lengths that
+_outputs_free.py asks for).
 
 The reference's token ids go in, so that only the model is compared; where the artefact has a tokenizer of
 its own, its ids are compared too. Texts of an embedding model or a cross-encoder run in padded batches, as a
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 
 sys.path.append(str(Path(__file__).resolve().parent))
 import _outputs
+import _outputs_free
 import numpy as np
 from _contract import fail, main, progress
 
@@ -26,6 +28,7 @@ NUMBERS = {
     "tensor(float16)": np.float16,
     "tensor(bool)": np.bool_,
 }
+PAST = "past_key_values."
 ANSWERS = {"generate": "logits", "embed": "sentence_embedding", "rerank": "scores"}
 
 
@@ -50,6 +53,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     _check_answer(session, path, answer)
     if request["task"] == "generate":
         arrays = _run_tokens(session, path, tokens, request["top_k"], reference)
+        arrays |= _run_freely(session, path, tokens, request, reference)
     else:
         rows = _run_batches(session, path, tokens, answer, reference.about)
         arrays = {"vectors" if request["task"] == "embed" else "scores": rows}
@@ -148,7 +152,7 @@ def feed(session: Any, folder: Path, batch: Batch) -> dict[str, np.ndarray]:
         kind = NUMBERS[wanted.type]
         if wanted.name in known:
             inputs[wanted.name] = known[wanted.name].astype(kind)
-        elif wanted.name.startswith("past_key_values."):
+        elif wanted.name.startswith(PAST):
             inputs[wanted.name] = np.zeros(_empty_cache(wanted.shape, len(batch.ids), folder), dtype=kind)
         else:
             fail("unknown-input", f"the graph asks for `{wanted.name}`, which this worker cannot give")
@@ -179,6 +183,48 @@ def _run_tokens(
     return _outputs.stack(positions)
 
 
+def _run_freely(
+    session: Any,
+    path: Path,
+    tokens: list[_outputs.Tokens],
+    request: dict[str, Any],
+    reference: _outputs.Outputs,
+) -> dict[str, np.ndarray]:
+    """Continuations of the texts that the reference continued; a graph without a cache takes fewer."""
+    free = _outputs_free.asked(request)
+    if free is None:
+        return {}
+    rows = _outputs_free.rows_like(reference)
+    if not any(value.name.startswith(PAST) for value in session.get_inputs()):
+        rows = rows[: _outputs_free.affordable(tokens, free)]
+    return _outputs_free.run(lambda: _step(session, path), tokens, rows, free)
+
+
+def _step(session: Any, path: Path) -> _outputs_free.Step:
+    """With a cache only what is new is read, without one all tokens from the first."""
+    seen: list[np.ndarray] = []
+    past: dict[str, np.ndarray] = {}
+    names = [value.name for value in session.get_inputs() if value.name.startswith(PAST)]
+    wanted = ["logits", *(f"present{name.removeprefix('past_key_values')}" for name in names)]
+
+    def step(ids: np.ndarray) -> np.ndarray:
+        seen.append(ids)
+        whole = np.concatenate(seen, axis=1)
+        batch = Batch(whole, np.zeros_like(whole), np.ones_like(whole))
+        inputs = feed(session, path.parent, batch)
+        if names:
+            new = slice(whole.shape[1] - ids.shape[1], None)
+            for name in ("input_ids", "position_ids"):
+                if name in inputs:
+                    inputs[name] = inputs[name][:, new]
+            inputs |= past
+        found = _answers(session, path, wanted, inputs)
+        past.update(zip(names, found[1:], strict=True))
+        return found[0][:, -1]
+
+    return step
+
+
 def _check_logits(logits: np.ndarray, length: int, largest_id: int) -> None:
     if len(logits) != length:
         fail(
@@ -207,12 +253,14 @@ def _run_batches(
 
 
 def _call(session: Any, path: Path, batch: Batch, answer: str) -> np.ndarray:
+    return _answers(session, path, [answer], feed(session, path.parent, batch))[0]
+
+
+def _answers(session: Any, path: Path, names: list[str], inputs: dict[str, np.ndarray]) -> list[np.ndarray]:
     try:
-        return session.run([answer], feed(session, path.parent, batch))[0]
-    except Exception as error:
-        if type(error).__name__ == "Failure":
-            raise
-        size = "x".join(str(n) for n in batch.ids.shape)
+        return session.run(names, inputs)
+    except Exception as error:  # noqa: BLE001 - the library's errors share no base of their own
+        size = "x".join(str(n) for n in inputs["input_ids"].shape)
         fail("onnx-run", f"ONNX Runtime failed on {size} tokens", [_outputs.first_line(error)])
 
 

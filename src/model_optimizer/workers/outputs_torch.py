@@ -1,10 +1,10 @@
 """Run a checkpoint in PyTorch over texts; in float32 it is the truth that others are compared with.
 
 Request: `model` (folder), `task` (generate, embed, rerank), `samples` (JSONL), `out` (file of outputs, see
-_outputs.py), `top_k`, `max_tokens`, `dtype` (float32, bfloat16, float16; default float32), and `at`: null, or
-the reference's outputs when this checkpoint is itself the candidate, whose token ids are then used. A
-candidate's attention is the one that transformers chooses for it, as when it is served; the truth has the
-plain one.
+_outputs.py), `top_k`, `max_tokens`, `free` (None, or the lengths that _outputs_free.py asks for), `dtype`
+(float32, bfloat16, float16; default float32), and `at`: null, or the reference's outputs when this checkpoint
+is itself the candidate, whose token ids are then used. A candidate's attention is the one that transformers
+chooses for it, as when it is served; the truth has the plain one.
 
 Texts run one at a time, so that no padding can touch the truth. Code that lies in the folder is never
 run, pickled weights are refused, and a tensor that the checkpoint lacks is an error: the library would fill
@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 sys.path.append(str(Path(__file__).resolve().parent))
 import _outputs
+import _outputs_free
 from _checkpoint import check_weights, most_tokens, read_config, read_json, require_loaded, require_tokenizer
 from _contract import fail, main, progress
 
@@ -168,10 +169,35 @@ def run(
             asked = reference.asked(number) if reference else None
             following = tokens[number].ids[1:]
             positions.append(_outputs.reduce(logits[:-1], following, request["top_k"], asked))
-        return _outputs.stack(positions)
+        return {**_outputs.stack(positions), **_run_freely(model, tokens, request, reference)}
     if task == "embed":
         return {"vectors": np.stack(list(_vectors(model, tokens, pooling)))}
     return {"scores": np.stack([row[0] for row in _forward(model, tokens, "logits")])}
+
+
+def _run_freely(
+    model: Any, tokens: list[_outputs.Tokens], request: dict[str, Any], reference: Any
+) -> dict[str, Any]:
+    """What the model says when it reads its own words; {} where that is not asked or it keeps no cache."""
+    free = _outputs_free.asked(request)
+    if free is None or getattr(model.config, "use_cache", None) is None:
+        return {}
+    rows = _outputs_free.rows_like(reference) if reference else _outputs_free.rows_of(tokens, free)
+    return _outputs_free.run(lambda: _step(model), tokens, rows, free)
+
+
+def _step(model: Any) -> _outputs_free.Step:
+    import torch
+
+    cache: list[Any] = []
+
+    def step(ids: Any) -> Any:
+        given = {"past_key_values": cache.pop()} if cache else {}
+        out = model(input_ids=torch.from_numpy(ids), use_cache=True, **given)
+        cache.append(out.past_key_values)
+        return out.logits[:, -1].float().numpy()
+
+    return step
 
 
 def _vectors(model: Any, tokens: list[_outputs.Tokens], pooling: str) -> Iterator[Any]:

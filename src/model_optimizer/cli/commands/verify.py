@@ -66,6 +66,7 @@ def COMMAND(
     gate: tuple[tuple[str, float], ...],
     tasks: Path | None,
     max_tokens: int,
+    free_tokens: int,
     layers: bool,
     sensitivity: bool,
     inside: "Inside",
@@ -102,6 +103,7 @@ def COMMAND(
         gpu=gpu,
         tensor_parallel=tensor_parallel,
         max_tokens=max_tokens,
+        free_tokens=free_tokens,
         layers=layers,
         sensitivity=sensitivity,
     )
