@@ -306,3 +306,22 @@ def test_a_near_plan_of_a_dtype_says_what_is_computed_and_what_is_stored() -> No
     found = plan("Qwen/Qwen3-8B", "t4", dtype="bf16")
     near = next(one for one in found.nearest if one.axis == "dtype")
     assert near.change.startswith("computed as FP16, which needs weights in")
+
+
+@pytest.mark.parametrize("owner", ["meta-llama", "nvidia"])
+def test_a_checkpoint_in_fp8_is_counted_in_eight_bits(owner: str) -> None:
+    found = plan(f"{owner}/Llama-3.1-70B-Instruct-FP8", "h100", gpus=2)
+    assert (found.feasible, found.scheme, found.gpus) == (True, "fp8_static", 1)
+    weights = sum(term.bytes for term in found.estimate.memory if term.name.startswith("weights"))
+    assert weights < 69 * 2**30, "a byte a weight, but for embedding and head"
+
+
+@pytest.mark.parametrize("clients", [1, 8, 64])
+def test_between_equals_the_one_that_needs_no_file_of_its_own_is_simpler(clients: int) -> None:
+    found = plan("mistralai/Mixtral-8x7B-v0.1", "h100", concurrency=clients)
+    assert (found.scheme, found.prepare) == ("fp8", ())
+    assert "has to be made first" in reasons(found, "vllm", "int8_weight")
+    assert not any(row.scheme == "int8_weight" for row in found.crossover), "3 % more clients are nothing"
+    asked = plan("mistralai/Mixtral-8x7B-v0.1", "h100", concurrency=clients, scheme="int8_weight")
+    fast, slow = found.estimate.tpot_ms.mean, asked.estimate.tpot_ms.mean
+    assert fast is not None and slow is not None and fast < 1.02 * slow

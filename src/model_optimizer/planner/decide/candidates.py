@@ -13,6 +13,8 @@ from .question import Functions, No, PlanQuestion
 OPEN = ("bf16", "fp16", "fp8", "int8_weight", "int8", "awq_int4", "nvfp4", "int4_rtn")
 BF16_FROM = (8, 0)
 PLAIN = frozenset({"bf16", "fp16", "fp32"})
+ONLINE = {"fp8": "fp8"}
+"""Schemes that the engine makes of a 16-bit checkpoint while it loads, and its word for them."""
 DTYPE_NAMES = {"bf16": "bf16", "fp16": "fp16", "fp32": "fp32"}
 
 
@@ -162,6 +164,11 @@ def own_scheme(model: ModelSpec) -> str | None:
     if model.quantization:
         return model.quantization.scheme
     return DTYPE_NAMES.get(model.dtype or "bf16")
+
+
+def loads_as_it_is(model: ModelSpec, scheme: Scheme) -> bool:
+    """Whether an engine that reads checkpoints needs no file that must be made first."""
+    return scheme.name in PLAIN or scheme.name in ONLINE or scheme.name == own_scheme(model)
 
 
 def _schemes(question: PlanQuestion, functions: Functions, engine: str) -> Iterator[Scheme]:

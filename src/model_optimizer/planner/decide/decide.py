@@ -12,12 +12,13 @@ from model_optimizer.facts import decisions
 from model_optimizer.facts.decisions import Branch
 from model_optimizer.planner.service import Question as Service
 
-from .candidates import Candidate, best_offer, enumerate_all
+from .candidates import Candidate, best_offer, enumerate_all, loads_as_it_is
 from .check import checked
 from .fleet import crossover
 from .judge import WORDS, Judged, judge, load_of, settle
 from .place import with_longest
 from .question import Functions, No, PlanQuestion, remembering
+from .steady import shape_of
 from .write import write
 
 MOST_PLAYED = 6
@@ -31,10 +32,11 @@ LOST = (
     "costs more quality",
     "has no CUDA graphs",
     "comes later in the decision tree",
+    "has to be made first",
     "has more stages",
     "shares layers between more GPUs",
     "needs engines that run in step",
-    "takes less load",
+    "takes less load, or longer for it",
 )
 """What a feasible plan lost by, in the order of `_rank`."""
 SPARED = "fewer GPUs for a replica already do more for each"
@@ -247,11 +249,22 @@ def _rank(question: PlanQuestion, branch: Branch, judged: Judged) -> tuple[float
         judged.loss,
         float(judged.room.eager),
         place,
+        float(not loads_as_it_is(question.model, judged.candidate.scheme)),
         judged.candidate.stages,
         judged.candidate.tensor * judged.candidate.ranks,
         judged.candidate.ranks,
-        -(judged.capacity or 0.0),
+        _pace(question, judged),
     )
+
+
+def _pace(question: PlanQuestion, judged: Judged) -> float:
+    """What is left when all else is equal: less is better. Clients wait for their answers, so that how many
+    there may be says nothing; how long a token takes them does."""
+    load, closed, _ = load_of(question)
+    if not closed or judged.steps is None or not question.generates:
+        return -(judged.capacity or 0.0)
+    share = min(load / judged.replicas / judged.data, float(judged.room.seqs))
+    return judged.steps.decode_ms(max(share, 1.0), shape_of(question.workload).context)
 
 
 def _outranked(

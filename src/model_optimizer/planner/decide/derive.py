@@ -9,14 +9,11 @@ from model_optimizer.facts import decisions, vllm
 from model_optimizer.planner.speed import links
 
 from . import extras, steady
-from .candidates import PLAIN, own_scheme
+from .candidates import ONLINE, PLAIN, own_scheme
 from .judge import Judged, in_flight, load_of, tail_tpot
 from .notes import Derived, Notes, by
 from .place import defaults, rules_version
 from .question import PlanQuestion
-
-ONLINE = {"fp8": "fp8"}
-"""Schemes that the engine makes of a 16-bit checkpoint while it loads, and its word for them."""
 
 
 def derive(question: PlanQuestion, judged: Judged, estimate: Estimate) -> Derived:

@@ -12,6 +12,8 @@ from .question import PlanQuestion
 
 MOST_ROWS = 4
 STEPS = 64
+WORTH = 1.05
+"""A replica that takes hardly more is no crossover: capacities are not known that well."""
 
 
 def crossover(question: PlanQuestion, winner: Judged, others: Sequence[Judged]) -> tuple[Crossover, ...]:
@@ -20,6 +22,8 @@ def crossover(question: PlanQuestion, winner: Judged, others: Sequence[Judged]) 
     found: list[Crossover] = []
     for other in others:
         if other.capacity is None or winner.capacity is None or _same(other, winner):
+            continue
+        if other.gpus == winner.gpus and other.capacity < WORTH * winner.capacity:
             continue
         above = _first(winner, other, load, closed)
         if above is None:

@@ -9,9 +9,9 @@ from model_optimizer.core.units import show_bytes, show_count, show_ms
 from model_optimizer.facts.decisions import Branch
 from model_optimizer.facts.versions import key
 
-from .candidates import PLAIN, own_scheme
+from .candidates import loads_as_it_is
 from .cost import cost
-from .derive import ONLINE, derive
+from .derive import derive
 from .judge import Judged, load_of
 from .question import Functions, PlanQuestion
 
@@ -73,7 +73,7 @@ def write(
 def checkpoint_of(question: PlanQuestion, judged: Judged) -> tuple[str, tuple[tuple[str, ...], ...]]:
     """What the engine loads, and the commands that make it when it is not there yet."""
     candidate, source = judged.candidate, question.checkpoint
-    scheme, own = candidate.scheme.name, own_scheme(question.model)
+    scheme = candidate.scheme.name
     stem = PurePath(question.model.name).name or "model"
     if candidate.engine == "llama_cpp":
         if question.gguf is not None:
@@ -87,7 +87,7 @@ def checkpoint_of(question: PlanQuestion, judged: Judged) -> tuple[str, tuple[tu
         # The network decides what the engine computes in, so it is made in that format first.
         made = ("--to", "onnx_typed", "--scheme", scheme, "--out", folder)
         return folder, (("mopt", "convert", source, *made),)
-    if scheme in PLAIN or scheme == own or scheme in ONLINE:
+    if loads_as_it_is(question.model, candidate.scheme):
         return source, ()
     folder = f"./{stem}-{scheme.replace('_', '-')}"
     return folder, (("mopt", "quantize", source, "--scheme", scheme, "--out", folder),)
