@@ -22,11 +22,12 @@ class Handler(BaseHTTPRequestHandler):
         elif BEHAVIOUR == "empty":
             self._answer(200, {"choices": [], "usage": {"completion_tokens": 0}})
         elif self.path == "/v1/embeddings":
-            vector = [float("nan")] if BEHAVIOUR == "nan" else [0.5, 0.5]
+            vector = {"nan": [float("nan")], "zeros": [0.0, 0.0]}.get(BEHAVIOUR, [0.5, 0.5])
             self._answer(200, {"data": [{"embedding": vector}]})
         else:
-            assert body["max_tokens"] == 1
-            self._answer(200, {"choices": [{"text": "a"}], "usage": {"completion_tokens": 1}})
+            assert body["max_tokens"] == 8
+            text = "!" * 8 if BEHAVIOUR == "bangs" else "a"
+            self._answer(200, {"choices": [{"text": text}], "usage": {"completion_tokens": len(text)}})
 
     def _answer(self, status: int, body: object) -> None:
         data = json.dumps(body).encode()

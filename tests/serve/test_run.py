@@ -129,13 +129,27 @@ def test_a_server_that_dies_says_why(tmp_path: Path) -> None:
     assert caught.value.cause == ("ValueError: the weights are of another shape",)
 
 
-@pytest.mark.parametrize(
-    ("behaviour", "task"), [("broken", "generate"), ("empty", "generate"), ("nan", "embed")]
-)
-def test_a_server_that_cannot_compute_is_not_ready(behaviour: str, task: str, tmp_path: Path) -> None:
+def test_a_server_that_cannot_compute_is_not_ready(tmp_path: Path) -> None:
     with pytest.raises(ToolError, match="gave no answer to a first request") as caught:
+        serve(Stub("broken"), tmp_path)
+    assert caught.value.cause[0].startswith("/v1/completions gave status 500")
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "task", "says"),
+    [
+        ("empty", "generate", "an answer without a token"),
+        ("bangs", "generate", "nothing but exclamation marks"),
+        ("nan", "embed", "no answer of the agreed form"),
+        ("zeros", "embed", "a vector of zeros"),
+    ],
+)
+def test_a_server_that_answers_nonsense_is_not_ready(
+    behaviour: str, task: str, says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ToolError, match="its first answer is nonsense") as caught:
         serve(Stub(behaviour), tmp_path, plan(task))
-    assert caught.value.cause[0].startswith("/v1/")
+    assert says in caught.value.cause[0]
 
 
 def test_an_embedding_server_is_asked_for_a_vector(tmp_path: Path) -> None:

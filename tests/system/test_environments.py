@@ -391,3 +391,29 @@ def test_the_python_version_of_another_interpreter_is_read(bare_python: Path) ->
     assert found.python.split(".")[:2] == [str(n) for n in sys.version_info[:2]]
     assert found.packages == {}
     assert json.loads(processes.run([bare_python, "-c", "print(1)"]).stdout) == 1
+
+
+def test_an_engine_without_a_lock_runs_in_the_python_that_a_user_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(HostError, match="which Python has `sglang` is not known") as caught:
+        environments.start_module("sglang", ("sglang",), log=tmp_path / "log")
+    assert any("--container" in hint for hint in caught.value.hint)
+    python = environments.interpreter("sglang", python=Path(sys.executable))
+    assert (python.path, python.origin) == (Path(sys.executable), "named")
+    monkeypatch.setenv("MOPT_PYTHON_SGLANG", "/nowhere/python")
+    with pytest.raises(UsageError, match="there is no Python at"):
+        environments.interpreter("sglang")
+
+
+def test_a_program_is_started_without_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool = tmp_path / "a-server"
+    tool.write_text("#!/bin/sh\necho got $1 $EXTRA $MY_API_KEY.\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setenv("MY_API_KEY", "secret")
+    running = environments.start_program("a-server", ("--port",), log=tmp_path / "log", env={"EXTRA": "x"})
+    running.wait(20.0)
+    assert running.log_tail() == ("got --port x .",)
+    with pytest.raises(HostError, match="there is no program `no-such-server`"):
+        environments.start_program("no-such-server", (), log=tmp_path / "log")

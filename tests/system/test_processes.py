@@ -3,6 +3,7 @@
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -195,3 +196,38 @@ def test_a_free_port_can_be_bound() -> None:
 def test_an_end_in_words() -> None:
     assert processes.how_it_ended(1) == "exit code 1"
     assert processes.how_it_ended(-9) == "killed by SIGKILL"
+
+
+DEAF = """
+import signal, sys, time
+for n in (signal.SIGINT, signal.SIGTERM): signal.signal(n, signal.SIG_IGN)
+print("deaf", flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_second_ctrl_c_hastens_the_end_and_leaves_nothing(tmp_path: Path) -> None:
+    """Ctrl-C while a program is being stopped kills it at once; only then it is raised."""
+    running = processes.start([sys.executable, "-c", DEAF], log=tmp_path / "log")
+    while not running.log_tail():
+        time.sleep(0.01)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            running.stop(grace_s=120.0)
+    finally:
+        timer.join()
+        signal.signal(signal.SIGINT, before)
+    assert running.poll() == -signal.SIGKILL
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_the_words_of_a_program_are_those_behind_its_begin(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_text("of another\n")
+    running = processes.start([sys.executable, "-c", "print('mine')"], log=log)
+    running.wait(20.0)
+    assert running.log_tail() == ("mine",)
+    assert processes.tail(log) == ("of another", "mine")

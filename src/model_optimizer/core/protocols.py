@@ -39,14 +39,15 @@ class Needs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """How to start one server: a worker job in an environment, or a module run by its interpreter.
+    """How to start one server: a worker job in an environment, a module run by its interpreter, or a program.
 
     `job` names a file in workers/ and `request` is what it is handed; `arguments` are used instead
-    when the engine has its own command (`-m vllm...`). `served_name` is the model name that requests
-    use, `ready_path` answers 200 when the server is ready.
+    when the engine has its own command (`-m vllm...`, or those of `program`, found on PATH). `served_name`
+    is the model name that requests use, `ready_path` answers 200 when the server is ready.
     """
 
     environment: str
+    program: str | None = None
     job: str | None = None
     request: Mapping[str, Any] = field(default_factory=dict[str, Any])
     arguments: tuple[str, ...] = ()
@@ -103,6 +104,11 @@ class Engine(Protocol):
     """A file in engines/: how a plan becomes a running server.
 
     READS maps a file format to the schemes that the engine computes in it. DEVICES are `cpu`, `gpu`.
+
+    It may also have TAKES (the settings that `launch` reads; others are refused), WORDS (its names for
+    `context`, `sequences`, `tokens`, `kv_cache`, `eager`, `share`), STAGES (words of its log and what they say
+    of a start, the latest stage first), PRINTS (how its log says `kv_cache_tokens` and `max_concurrency`),
+    KEY (the variable that its server reads a key from; None when it asks for none) and `container`.
     """
 
     TITLE: str

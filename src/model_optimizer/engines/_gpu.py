@@ -139,12 +139,12 @@ def served_name(plan: Plan) -> str:
 
 
 def docker(plan: Plan, image: str, inner: Sequence[str], port: int, *, gpus: int) -> tuple[str, ...]:
-    """`docker run` on 127.0.0.1 with the model's cache mounted; the port is published there alone.
+    """`docker run` with the model's cache mounted; the port is published where the server should listen.
 
     What lies in a folder is mounted under the path it has; a relative one under /models.
     """
     words = ["docker", "run", "--rm", "--ipc=host", "--gpus", "all" if gpus > 1 else "device=0"]
-    words += ["-p", f"127.0.0.1:{port}:{port}", "-v", "~/.cache/huggingface:/root/.cache/huggingface"]
+    words += ["-p", f"{listening(plan)}:{port}:{port}", "-v", "~/.cache/huggingface:/root/.cache/huggingface"]
     if is_folder(plan.checkpoint):
         inside = plan.checkpoint
         if not inside.startswith("/"):
@@ -206,9 +206,15 @@ def settings(model: ModelSpec, work: Workload, host: Host, names: Mapping[str, s
     )
 
 
-def launch(plan: Plan, words: Sequence[str], environment: str) -> Launch:
+def listening(plan: Plan) -> str:
+    """The address that a server listens on: this machine alone, unless the user names another."""
+    return plan.setting("host") or "127.0.0.1"
+
+
+def launch(plan: Plan, words: Sequence[str], environment: str, *, program: str | None = None) -> Launch:
     return Launch(
         environment=environment,
+        program=program,
         arguments=tuple(words),
         env={name: value for name, value in plan.env.items() if not name.endswith(SECRET_ENDS)},
         served_name=served_name(plan),

@@ -13,6 +13,8 @@ JOBS = {
     "vision": "serve_tensors",
 }
 NUMBERS = ("threads", "max_model_len", "max_batch_size", "max_batched_tokens")
+TAKES = frozenset({*NUMBERS, "batch_timeout_ms", "allow_spinning", "host"})
+KEY = "MOPT_API_KEY"
 
 
 def served_name(plan: Plan) -> str:

@@ -3,6 +3,8 @@
 Ollama runs the same code; `modelfile` writes what it needs.
 """
 
+import dataclasses
+
 from model_optimizer.core import Host, Launch, Link, ModelSpec, Plan, Scheme, Setting, Term, Workload
 from model_optimizer.core.site import Ability, Offer, Site
 from model_optimizer.facts import decisions
@@ -12,7 +14,7 @@ from . import _gpu as g
 TITLE = "llama.cpp"
 READS = {"gguf": frozenset({"bf16", "fp16", "int8_weight", "int4_rtn"})}
 TASKS = frozenset({"generate", "embed", "rerank"})
-DEVICES = frozenset({"gpu"})
+DEVICES = frozenset({"gpu", "cpu"})
 ENVIRONMENT = "llama_cpp"
 BASELINE = False
 MEMORY = "llama.cpp"
@@ -27,7 +29,24 @@ NAMES = {
     "cache-type-v": "--cache-type-v",
     "batch-size": "--batch-size",
     "ubatch-size": "--ubatch-size",
+    "threads": "--threads",
 }
+
+TAKES = frozenset({*NAMES, "jinja", "host"})
+WORDS = {"context": "ctx-size", "sequences": "parallel", "tokens": "batch-size"}
+PROGRAM = "llama-server"
+KEY = "LLAMA_API_KEY"
+STAGES = (
+    ("server is listening", "answering"),
+    ("model loaded", "answering"),
+    ("warming up the model", "warming up"),
+    ("KV buffer size", "setting up the KV cache"),
+    ("constructing llama_context", "setting up the KV cache"),
+    ("load_tensors:", "loading weights"),
+    ("llama_model_loader:", "reading the file"),
+    ("loading model", "reading the file"),
+)
+PRINTS = {"kv_cache_tokens": r"llama_context: n_ctx\s+= (\d+)"}
 
 
 def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]:
@@ -36,12 +55,16 @@ def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]
 
 
 def settings(model: ModelSpec, scheme: Scheme, work: Workload, host: Host) -> tuple[Setting, ...]:
+    """The context is of all slots together: as many requests at once as there are slots."""
     del scheme
-    return g.settings(model, work, host, {"context": "ctx-size", "batch": "parallel"})
+    context, slots = g.settings(model, work, host, {"context": "ctx-size", "batch": "parallel"})
+    whole = str(int(context.value) * int(slots.value))
+    because = f"{context.value} tokens a slot, {slots.value} slots: {context.because}"
+    return dataclasses.replace(context, value=whole, because=because), slots
 
 
 def launch(plan: Plan, port: int) -> Launch:
-    return g.launch(plan, ["llama-server", *_arguments(plan, "127.0.0.1", port)], ENVIRONMENT)
+    return g.launch(plan, _arguments(plan, g.listening(plan), port), ENVIRONMENT, program=PROGRAM)
 
 
 def command(plan: Plan, port: int = 8000) -> tuple[str, ...]:

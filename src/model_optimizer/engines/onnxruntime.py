@@ -25,6 +25,10 @@ HEAD_BITS = 8
 EMBED_BATCH_TOKENS = 2048
 """Tokens of one batch of an embedding model, with padding. ASSUMED."""
 
+TAKES = _litserve.TAKES
+KEY = _litserve.KEY
+PACKAGE = "onnxruntime"
+
 
 def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]:
     """Bytes of the server's processes under this workload."""

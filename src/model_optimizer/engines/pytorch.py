@@ -15,6 +15,10 @@ DEVICES = frozenset({"cpu"})
 ENVIRONMENT = "onnx"
 BASELINE = True
 
+TAKES = _litserve.TAKES
+KEY = _litserve.KEY
+PACKAGE = "torch"
+
 
 def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]:
     """Bytes of the server's processes under this workload."""

@@ -39,6 +39,31 @@ DTYPES = {"bf16": "bfloat16", "fp16": "float16"}
 KV = {"fp8": "fp8_e4m3"}
 TASK_OF = {"generate": ("generate", "multimodal"), "embed": ("embed", "generate"), "rerank": ("rerank",)}
 
+TAKES = frozenset({*NAMES, "enable-expert-parallel", "enforce-eager", "host"})
+WORDS = {
+    "context": "max-model-len", "sequences": "max-num-seqs", "tokens": "max-num-batched-tokens",
+    "kv_cache": "kv-cache-dtype", "eager": "enforce-eager", "share": "gpu-memory-utilization",
+}  # fmt: skip
+KEY = None
+"""It takes a key on its command line alone, where everyone on the machine reads it."""
+PACKAGE = "sglang"
+STAGES = (
+    ("The server is fired up and ready to roll", "answering"),
+    ("Application startup complete", "warming up"),
+    ("max_total_num_tokens=", "warming up"),
+    ("Capture cuda graph end", "setting up the scheduler"),
+    ("Capture cuda graph begin", "capturing CUDA graphs"),
+    ("Capturing batches", "capturing CUDA graphs"),
+    ("Memory pool end", "capturing CUDA graphs"),
+    ("KV Cache is allocated", "setting up the KV cache"),
+    ("Load weight end", "setting up the KV cache"),
+    ("Load weight begin", "loading weights"),
+    ("Loading safetensors checkpoint shards", "loading weights"),
+    ("Init torch distributed begin", "starting its workers"),
+    ("server_args=", "starting the engine"),
+)
+PRINTS = {"kv_cache_tokens": r"max_total_num_tokens=(\d+)"}
+
 
 def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]:
     """A lower bound; SGLang's own accounting was not measured."""
@@ -51,7 +76,7 @@ def settings(model: ModelSpec, scheme: Scheme, work: Workload, host: Host) -> tu
 
 
 def launch(plan: Plan, port: int) -> Launch:
-    words = ["sglang.launch_server", *_arguments(plan, "127.0.0.1", port)]
+    words = ["sglang.launch_server", *_arguments(plan, g.listening(plan), port)]
     return g.launch(plan, words, ENVIRONMENT)
 
 

@@ -43,9 +43,9 @@ def settings(model: ModelSpec, scheme: Scheme, work: Workload, host: Host) -> tu
 
 def launch(plan: Plan, port: int) -> Launch:
     """Triton's server with the folder of the built network."""
-    words = ["tritonserver", "--model-repository", plan.checkpoint]
-    words += ["--http-address", "127.0.0.1", "--http-port", str(port)]
-    return g.launch(plan, words, ENVIRONMENT)
+    words = ["--model-repository", plan.checkpoint]
+    words += ["--http-address", g.listening(plan), "--http-port", str(port)]
+    return g.launch(plan, words, ENVIRONMENT, program="tritonserver")
 
 
 def command(plan: Plan, port: int = 8000) -> tuple[str, ...]:

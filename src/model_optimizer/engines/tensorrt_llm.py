@@ -27,6 +27,25 @@ NAMES = {
     "pipeline-parallel-size": "--pp_size",
 }
 
+TAKES = frozenset({*NAMES, "enable-expert-parallel", "host"})
+WORDS = {"context": "max-model-len", "sequences": "max-num-seqs", "tokens": "max-num-batched-tokens"}
+KEY = None
+PACKAGE = "tensorrt_llm"
+STAGES = (
+    ("Application startup complete", "answering"),
+    ("Run generation only CUDA graph warmup", "capturing CUDA graphs"),
+    ("Running autotuner warmup", "profiling"),
+    ("Autotuning process", "profiling"),
+    ("max tokens in paged KV cache", "setting up the KV cache"),
+    ("Memory used after loading model weights", "profiling"),
+    ("Loading weights", "loading weights"),
+    ("Loading /", "loading weights"),
+    ("Prefetching", "loading weights"),
+    ("TensorRT-LLM version", "starting the engine"),
+    ("TensorRT LLM version", "starting the engine"),
+)
+PRINTS = {"kv_cache_tokens": r"max tokens in paged KV cache \((\d+)\)"}
+
 
 def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]:
     """A lower bound; its own accounting was not measured."""
@@ -39,7 +58,7 @@ def settings(model: ModelSpec, scheme: Scheme, work: Workload, host: Host) -> tu
 
 
 def launch(plan: Plan, port: int) -> Launch:
-    words = ["tensorrt_llm.commands.serve", *_arguments(plan, "127.0.0.1", port)]
+    words = ["tensorrt_llm.commands.serve", *_arguments(plan, g.listening(plan), port)]
     return g.launch(plan, words, ENVIRONMENT)
 
 

@@ -60,7 +60,8 @@ ENTRYPOINT_FROM = "0.11.2"
 """From here on the image starts with `vllm serve`."""
 VALUES = (
     "dtype", "max-model-len", "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization",
-    "quantization", "kv-cache-dtype", "tensor-parallel-size", "pipeline-parallel-size", "data-parallel-size",
+    "kv-cache-memory-bytes", "quantization", "kv-cache-dtype", "tensor-parallel-size",
+    "pipeline-parallel-size", "data-parallel-size",
     "block-size", "kv-offloading-size", "runner", "task", "reasoning-parser", "tool-call-parser",
     "hf-overrides", "rope-scaling", "max-cudagraph-capture-size", "generation-config", "stream-interval",
     "api-server-count", "long-prefill-token-threshold", "speculative-config", "attention-backend",
@@ -69,6 +70,34 @@ VALUES = (
 SWITCHES = ("enforce-eager", "enable-expert-parallel", "enable-auto-tool-choice", "enable-reasoning")
 EITHER_WAY = ("async-scheduling", "enable-prefix-caching", "enable-chunked-prefill")
 """Switches that are on by themselves in most releases: `1` asks for them, `0` forbids them."""
+
+TAKES = frozenset({*VALUES, *SWITCHES, *EITHER_WAY, "host"})
+WORDS = {
+    "context": CONTEXT, "sequences": BATCH, "tokens": "max-num-batched-tokens", "kv_cache": "kv-cache-dtype",
+    "eager": "enforce-eager", "share": "gpu-memory-utilization",
+}  # fmt: skip
+KEY = "VLLM_API_KEY"
+PACKAGE = "vllm"
+STAGES = (
+    ("Application startup complete", "answering"),
+    ("Graph capturing finished", "warming up"),
+    ("Capturing CUDA graph", "capturing CUDA graphs"),
+    ("Capturing cudagraph", "capturing CUDA graphs"),
+    ("KV cache size", "warming up"),
+    ("Available KV cache memory", "setting up the KV cache"),
+    ("torch.compile takes", "profiling"),
+    ("Dynamo bytecode transform time", "compiling"),
+    ("Using cache directory", "compiling"),
+    ("Model loading took", "profiling"),
+    ("Loading safetensors checkpoint shards", "loading weights"),
+    ("Starting to load model", "loading weights"),
+    ("Initializing a V1 LLM engine", "starting its workers"),
+    ("Resolved architecture", "starting the engine"),
+)
+PRINTS = {
+    "kv_cache_tokens": r"KV cache size: ([\d,]+) tokens",
+    "max_concurrency": r"Maximum concurrency for [\d,]+ tokens per request: ([\d.]+)x",
+}
 
 
 def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]:
@@ -83,7 +112,7 @@ def settings(model: ModelSpec, scheme: Scheme, work: Workload, host: Host) -> tu
 
 def launch(plan: Plan, port: int) -> Launch:
     """`vllm serve` on 127.0.0.1, in the environment's interpreter."""
-    made = g.launch(plan, [MODULE, "serve", *_arguments(plan, "127.0.0.1", port)], ENVIRONMENT)
+    made = g.launch(plan, [MODULE, "serve", *_arguments(plan, g.listening(plan), port)], ENVIRONMENT)
     return g.with_plugins(made, plan.setting("scheduler-cls"))
 
 

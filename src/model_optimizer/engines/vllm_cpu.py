@@ -3,6 +3,7 @@
 The variable VLLM_CPU_KVCACHE_SPACE is never set here: it would win over --kv-cache-memory-bytes silently.
 """
 
+import dataclasses
 import math
 
 from model_optimizer.core import Host, Launch, ModelSpec, Plan, Scheme, Setting, Term, Workload
@@ -56,6 +57,18 @@ EITHER_WAY = {
     "async_scheduling": "--{}async-scheduling",
 }
 
+TAKES = frozenset({*FLAGS, *EITHER_WAY, "enforce_eager", "host"})
+WORDS = {
+    "context": "max_model_len", "sequences": "max_num_seqs", "tokens": "max_num_batched_tokens",
+    "kv_bytes": "kv_cache_memory_bytes",
+}  # fmt: skip
+KEY = "VLLM_API_KEY"
+PACKAGE = "vllm-cpu"
+PRINTS = {
+    "kv_cache_tokens": r"KV cache size: ([\d,]+) tokens",
+    "max_concurrency": r"Maximum concurrency for [\d,]+ tokens per request: ([\d.]+)x",
+}
+
 
 def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]:
     """Bytes of the server's processes under this workload."""
@@ -106,6 +119,31 @@ def launch(plan: Plan, port: int) -> Launch:
         served_name=_litserve.served_name(plan),
     )
     return with_plugins(made, plan.setting("scheduler_cls"))
+
+
+def follow(plan: Plan, model: ModelSpec, scheme: Scheme) -> Plan:
+    """The KV cache of a context that a user names: one request of that length, and the empty block."""
+    asked = {s.name: s.value for s in plan.settings if s.source == "user"}
+    length = asked.get("max_model_len")
+    if (
+        length is None
+        or "kv_cache_memory_bytes" in asked
+        or not length.isdigit()
+        or not a.keeps_tokens(model)
+    ):
+        return plan
+    tokens = BLOCK * (_blocks(int(length)) + 1)
+    wanted = a.kv_bytes(model, tokens, _kv_bits(scheme))
+    if wanted <= int(plan.setting("kv_cache_memory_bytes") or 0):
+        return plan
+    setting = Setting(
+        name="kv_cache_memory_bytes",
+        value=str(wanted),
+        because=f"{tokens} tokens in blocks of {BLOCK}: one request of the context that was asked for",
+        source="derived",
+    )
+    kept = tuple(s for s in plan.settings if s.name != setting.name)
+    return dataclasses.replace(plan, settings=(*kept, setting))
 
 
 def _kv_bits(scheme: Scheme) -> int:

@@ -10,6 +10,7 @@ from model_optimizer.system import environments, processes
 from model_optimizer.system.processes import Running
 
 from .cause import raised
+from .phases import Start
 
 CRASHED = "worker-crashed"
 """What an error is called that nobody wrote down."""
@@ -22,13 +23,15 @@ GRACE_S = 12.0
 class ServerHandle:
     """One server with a process group of its own. Leaving the `with` block stops it.
 
-    `url` has no path. `served_name` is the model name that requests use.
+    `url` has no path. `served_name` is the model name that requests use. `start` says how its start went;
+    None for one that another process started.
     """
 
     def __init__(self, running: Running, *, url: str, served_name: str, log: Path) -> None:
         self.url = url
         self.served_name = served_name
         self.log = log
+        self.start: Start | None = None
         self._running = running
         # A polite end of this process must not leave the server behind.
         self._held = ExitStack()
@@ -43,6 +46,20 @@ class ServerHandle:
     def started_at(self) -> float:
         """The kernel's start time of the leader: with `pid` it names this server and no later process."""
         return self._running.started_at
+
+    @property
+    def log_from(self) -> int:
+        """Where in the log its own words begin."""
+        return self._running.log_from
+
+    @property
+    def running(self) -> Running:
+        return self._running
+
+    @property
+    def code(self) -> int | None:
+        """How it ended; None while it runs."""
+        return self._running.poll()
 
     def alive(self) -> bool:
         return self._running.poll() is None

@@ -1,11 +1,9 @@
 """From a plan and an artefact to a server that has answered one real request."""
 
 import dataclasses
-import json
-import math
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +21,9 @@ from model_optimizer.system import environments, local_http, processes
 from model_optimizer.system.processes import Running
 
 from .cause import raised
+from .first import question, wrong
 from .handle import LINES_FOR_CAUSE, ServerHandle
+from .phases import Reader, Start, left_s, shown
 
 StartProcess = Callable[[Launch, Path], Running]
 """(launch, log) -> the running process; its environment variables are in the launch."""
@@ -34,14 +34,16 @@ LIMIT_S = 600.0
 POLL_S = 0.1
 SHOWN_EVERY_S = 5
 PORT_TRIES = 3
-KEY_VARIABLES = ("MOPT_API_KEY", "VLLM_API_KEY")
-"""Where servers read the key that they ask for: ours, vLLM's."""
+KEY_VARIABLES = ("MOPT_API_KEY", "VLLM_API_KEY", "LLAMA_API_KEY")
+"""Where servers read the key that they ask for: ours, vLLM's, llama.cpp's."""
 
 PARENT_VARIABLE = "MOPT_PARENT_PID"
 
 
 def start_launch(launch: Launch, log: Path, *, python: Path | None = None) -> Running:
     """Start it in its environment, or with the interpreter that a user names."""
+    if launch.program is not None:
+        return environments.start_program(launch.program, launch.arguments, log=log, env=launch.env)
     if launch.job is not None:
         return environments.start_worker(
             launch.environment, launch.job, launch.request, log=log, env=launch.env, python=python
@@ -62,10 +64,13 @@ def start(
     port: int | None = None,
     key: str | None = None,
     limit_s: float = LIMIT_S,
+    earlier: Sequence[Start] = (),
+    on_hang: Callable[[ServerHandle], tuple[str, ...]] = lambda _server: (),
     outlive: bool = False,
 ) -> ServerHandle:
     """Serve `artifact` as `plan` says. `port` None takes a free one; `key` is asked of every client.
 
+    `earlier` starts say how long this one may take, `on_hang` what a server is doing that never gets ready.
     `outlive` is for a server that will be detached: ours end otherwise with the program that started them,
     even if that one is killed.
 
@@ -86,8 +91,12 @@ def start(
             log=log,
         )
         try:
-            _wait(server, launch, getattr(engine, "STAGES", ()), progress, limit_s)
+            reader = Reader(log, getattr(engine, "STAGES", ()), from_byte=server.log_from)
+            watching = Watching(limit_s=limit_s, earlier=earlier, on_hang=on_hang)
+            seconds = _wait(server, launch, reader, progress, watching)
             _first_answer(server, plan.workload, key, limit_s)
+            server.start = Start(seconds=seconds, phases=tuple(reader.phases))
+            progress(f"{server.served_name} is ready after {seconds:.1f} s", None)
         except MoptError as error:
             server.stop()
             if port is None and attempt < PORT_TRIES and _was_taken(error):
@@ -98,6 +107,15 @@ def start(
             raise
         return server
     raise AssertionError("the last attempt returns or raises")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watching:
+    """How a start is waited for."""
+
+    limit_s: float
+    earlier: Sequence[Start]
+    on_hang: Callable[[ServerHandle], tuple[str, ...]]
 
 
 def _was_taken(error: MoptError) -> bool:
@@ -119,120 +137,58 @@ def _reachable(host: str) -> str:
 
 
 def _wait(
-    server: ServerHandle,
-    launch: Launch,
-    stages: Sequence[tuple[str, str]],
-    progress: Progress,
-    limit_s: float,
-) -> None:
-    begun = time.monotonic()
+    server: ServerHandle, launch: Launch, reader: Reader, progress: Progress, watching: "Watching"
+) -> float:
+    """Until it says that it is ready. Seconds that it took."""
+    begun, told = time.monotonic(), (-1, "", None)
     while True:
         seconds = time.monotonic() - begun
         if not server.alive():
             raise server.why_ended()
+        reader.look(seconds)
         reply = local_http.ask(server.url + launch.ready_path, timeout_s=2.0)
         if reply is not None and reply.status == 200:
-            progress(f"{server.served_name} is ready after {seconds:.1f} s", None)
-            return
-        if seconds > limit_s:
+            return seconds
+        if seconds > watching.limit_s:
             raise ToolError(
-                f"the server of {server.served_name} was not ready after {limit_s:.0f} s, it was stopped",
-                cause=server.log_tail(),
-                hint=(f"the whole log: {server.log}",),
+                f"the server of {server.served_name} was not ready after {watching.limit_s:.0f} s, "
+                "it was stopped",
+                cause=(*watching.on_hang(server), f"it was {reader.phase.name}", *server.log_tail()),
+                hint=(f"the whole log: {server.log}", "give it longer with --start-limit"),
                 reference="start-timed-out",
             )
         # In steps, so that a log of the progress does not get a line for every second.
-        shown = int(seconds) // SHOWN_EVERY_S * SHOWN_EVERY_S
-        progress(f"starting {server.served_name}: {_stage(server, stages)}, {shown} s", None)
+        steps = (int(seconds) // SHOWN_EVERY_S, reader.phase.name, reader.percent)
+        if steps != told:
+            told = steps
+            left = left_s(watching.earlier, reader.phase, seconds)
+            after = steps[0] * SHOWN_EVERY_S
+            progress(shown(server.served_name, reader, after, left, len(watching.earlier)), None)
         time.sleep(POLL_S)
 
 
-def _stage(server: ServerHandle, stages: Sequence[tuple[str, str]]) -> str:
-    """What the log says is being done: a worker's own words, or words of the engine that are known."""
-    for line in reversed(server.log_tail(40)):
-        if line.startswith('{"progress"'):
-            try:
-                return str(json.loads(line)["progress"])[:200]
-            except (ValueError, KeyError):
-                continue
-        for words, meaning in stages:
-            if words in line:
-                return meaning
-    return "loading"
-
-
 def _first_answer(server: ServerHandle, work: Workload, key: str | None, limit_s: float) -> None:
-    """One token or one vector; a server that is up but cannot compute is not ready."""
-    if work.task == "vision":
-        path, body = f"/v2/models/{server.served_name}/ready", None  # its worker computed before it listened
-    else:
-        path, body = _question(work, server.served_name)
+    """One real request; a server that is up but cannot compute is not ready."""
+    path, body = question(work, server.served_name)
     reply = local_http.ask(server.url + path, body=body, key=key, timeout_s=min(limit_s, 120.0))
-    if reply is not None and reply.status == 200 and _is_answer(reply.body, work):
-        return
+    fault = "nothing"
+    if reply is not None and reply.status == 200:
+        found = wrong(reply.body, work)
+        if found is None:
+            return
+        fault = found
+    elif reply is not None:
+        fault = f"status {reply.status}: {reply.body[:500].decode(errors='replace')}"
     if not server.alive():
         raise server.why_ended()
-    said = "nothing"
-    if reply is not None:
-        said = f"status {reply.status}: {reply.body[:500].decode(errors='replace')}"
+    garbage = reply is not None and reply.status == 200
     raise ToolError(
-        f"the server of {server.served_name} is up but gave no answer to a first request",
-        cause=(f"{path} gave {said}", *(raised(server.log_tail(LINES_FOR_CAUSE)) or server.log_tail(8))),
-        hint=(f"the whole log: {server.log}",),
+        f"the server of {server.served_name} is up but "
+        + ("its first answer is nonsense" if garbage else "gave no answer to a first request"),
+        cause=(f"{path} gave {fault}", *(raised(server.log_tail(LINES_FOR_CAUSE)) or server.log_tail(8))),
+        hint=(
+            *(("`mopt verify FOLDER` compares the weights with the original",) if garbage else ()),
+            f"the whole log: {server.log}",
+        ),
         reference="no-first-answer",
     )
-
-
-def _question(work: Workload, name: str) -> tuple[str, Mapping[str, object]]:
-    if work.task == "embed":
-        return "/v1/embeddings", {"model": name, "input": "Hello"}
-    if work.task == "rerank":
-        return "/v1/rerank", {"model": name, "query": "Hello", "documents": ["Hello"]}
-    return "/v1/completions", {"model": name, "prompt": "Hello", "max_tokens": 1, "temperature": 0}
-
-
-def _is_answer(body: bytes, work: Workload) -> bool:
-    """A vector of finite numbers, or a completion that counted a token."""
-    import msgspec
-
-    try:
-        if work.task == "embed":
-            vector = msgspec.json.decode(body, type=_Embeddings).data[0].embedding
-            return bool(vector) and all(math.isfinite(x) for x in vector)
-        if work.task == "rerank":
-            return math.isfinite(msgspec.json.decode(body, type=_Scores).results[0].relevance_score)
-        if work.task == "vision":
-            return True
-        return msgspec.json.decode(body, type=_Completion).usage.completion_tokens >= 1
-    except (msgspec.MsgspecError, IndexError):
-        return False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Vector:
-    embedding: tuple[float, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Embeddings:
-    data: tuple[_Vector, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Score:
-    relevance_score: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Scores:
-    results: tuple[_Score, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Usage:
-    completion_tokens: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Completion:
-    usage: _Usage

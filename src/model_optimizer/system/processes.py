@@ -45,7 +45,8 @@ class Running:
 
     `started_at` is the kernel's start time of the process (seconds since the epoch): with `pid` it names
     this process, and never a later one with the same number. `memory_kind` says what `memory_bytes` counts.
-    `result` is where a worker writes its answer, if this is one.
+    `result` is where a worker writes its answer, if this is one. `log_from` is where in the log its words
+    begin, behind those of programs before it.
     """
 
     def __init__(
@@ -56,6 +57,7 @@ class Running:
         command: tuple[str, ...],
         log: Path | None,
         child: "subprocess.Popen[bytes] | None" = None,
+        log_from: int = 0,
     ) -> None:
         self.pid = pid
         self.started_at = started_at
@@ -63,6 +65,7 @@ class Running:
         self.log = log
         self.memory_kind = "pss"
         self.result: Path | None = None
+        self.log_from = log_from
         self._child = child
 
     def poll(self) -> int | None:
@@ -82,12 +85,23 @@ class Running:
         return code
 
     def stop(self, grace_s: float = 10.0) -> int | None:
-        """End the whole group: SIGINT, after half of the grace SIGTERM, then SIGKILL. The exit code."""
-        family = self.family()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._signal(number)
-            if self._gone(family, grace_s / 2):
-                break
+        """End the whole group: SIGINT, after half of the grace SIGTERM, then SIGKILL. The exit code.
+
+        Ctrl-C meanwhile ends the politeness, never the ending: all is killed before it is raised.
+        """
+        family: list[psutil.Process] = []
+        try:
+            family = self.family()
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._signal(number)
+                if self._gone(family, grace_s / 2):
+                    break
+        finally:
+            with uninterrupted():
+                code = self._kill(family)
+        return code
+
+    def _kill(self, family: "list[psutil.Process]") -> int | None:
         self._signal(signal.SIGKILL)
         for process in family:
             if _alive(process):
@@ -139,7 +153,7 @@ class Running:
 
     def log_tail(self, lines: int = 20) -> tuple[str, ...]:
         """The last lines of the log, without empty ones at the end."""
-        return tail(self.log, lines) if self.log else ()
+        return tail(self.log, lines, from_byte=self.log_from) if self.log else ()
 
     def _signal(self, number: int) -> None:
         """To the group, which lives as long as one member does, even when its leader has ended."""
@@ -170,7 +184,10 @@ def start(
     if log is None:
         return _running(_spawn(command, subprocess.DEVNULL, subprocess.DEVNULL, env, cwd), command, log)
     with _append(log) as stream:
-        return _running(_spawn(command, stream, subprocess.STDOUT, env, cwd), command, log)
+        begun = stream.tell() if stream.seekable() else 0
+        found = _running(_spawn(command, stream, subprocess.STDOUT, env, cwd), command, log)
+        found.log_from = begun
+        return found
 
 
 def attach(pid: int, started_at: float, *, log: Path | None = None) -> Running | None:
@@ -264,6 +281,20 @@ def interruptible() -> Generator[None]:
     finally:
         for number in wanted:
             signal.signal(number, signal.SIG_DFL)
+
+
+@contextmanager
+def uninterrupted() -> Generator[None]:
+    """While inside, Ctrl-C and a polite end of this process are not heard: for what must be finished."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {n: signal.signal(n, signal.SIG_IGN) for n in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def free_port() -> int:

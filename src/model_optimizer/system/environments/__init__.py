@@ -11,10 +11,11 @@ from .bundles import Bundle, bundle, download_commands
 from .make import Environment, check, commands, create, ensure, list_all, needs, remove, state
 from .pythons import Installed, Interpreter, Marker, folder, installed, interpreter
 from .recipe import Recipe, load, names
-from .worker import run_worker, start_module, start_worker, why_ended
+from .worker import run_worker, start_module, start_program, start_worker, why_ended
 
 __all__ = [
     "Bundle", "Environment", "Installed", "Interpreter", "Marker", "Recipe", "bundle", "check", "commands",
     "create", "download_commands", "ensure", "folder", "installed", "interpreter", "list_all", "load",
-    "names", "needs", "remove", "run_worker", "start_module", "start_worker", "state", "why_ended",
+    "names", "needs", "remove", "run_worker", "start_module", "start_program", "start_worker", "state",
+    "why_ended",
 ]  # fmt: skip

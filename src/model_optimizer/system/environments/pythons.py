@@ -84,6 +84,8 @@ def interpreter(environment: str, *, python: Path | None = None) -> Interpreter:
     Packages are compared with the essential ones of the lock, by their metadata. Raises HostError when
     the named one does not fit, or when there is none.
     """
+    if canonical(environment) not in recipes.names():
+        return _without_recipe(canonical(environment), python)
     recipe = recipes.load(environment)
     if named := python or _from_variable(recipe.name):
         return Interpreter(path=_named(recipe, named), origin="named")
@@ -103,6 +105,22 @@ def interpreter(environment: str, *, python: Path | None = None) -> Interpreter:
         ),
         reference="environment-missing",
     )
+
+
+def _without_recipe(name: str, python: Path | None) -> Interpreter:
+    """An engine that is installed in ways of its own: only the user knows which Python has it."""
+    named = python or _from_variable(name)
+    if named is None:
+        raise HostError(
+            f"which Python has `{name}` is not known",
+            cause=(f"there is no lock that installs `{name}`: its makers publish it as an image",),
+            hint=(
+                f"name it with --python, or MOPT_PYTHON_{name.upper()}=/path/to/python",
+                "or run the image: `mopt serve PLAN --container`",
+            ),
+            reference="environment-missing",
+        )
+    return Interpreter(path=_existing(named), origin="named")
 
 
 def misfits(recipe: Recipe, python: Path) -> tuple[str, ...]:
@@ -147,12 +165,17 @@ def _from_variable(name: str) -> Path | None:
     return Path(found).expanduser() if found else None
 
 
-def _named(recipe: Recipe, python: Path) -> Path:
+def _existing(python: Path) -> Path:
     path = python.expanduser().absolute()  # never resolved: the link is what makes it a virtual environment
     if path.is_dir():
         path = python_of(path)
     if not path.is_file():
         raise UsageError(f"there is no Python at `{python}`")
+    return path
+
+
+def _named(recipe: Recipe, python: Path) -> Path:
+    path = _existing(python)
     if why := misfits(recipe, path):
         shown = recipe.name.replace("_", "-")
         raise HostError(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from model_optimizer.core import HostError, MoptError, NoFeasiblePlan, Progress, ToolError, UsageError, units
+from model_optimizer.core.plugins import canonical
 from model_optimizer.system import files, processes
 from model_optimizer.system.processes import Running
 
@@ -96,12 +97,22 @@ def start_module(
     return processes.start([chosen.path, "-P", "-m", *words], log=log, env=given)
 
 
+def start_program(
+    program: str, arguments: tuple[str, ...] | list[str], *, log: Path, env: Mapping[str, str] | None = None
+) -> Running:
+    """Start a program of its own as a server. It inherits no secrets and no Python settings of ours.
+
+    Raises HostError when there is none of this name.
+    """
+    return processes.start([program, *arguments], log=log, env={**_inherited(hub=False), **(env or {})})
+
+
 def why_ended(running: Running, what: str) -> MoptError:
     """The error for a server that ended by itself: what its worker wrote, else the end of its log."""
     if running.result and (error := _written_error(_read(running.result))):
         return error
     code = running.poll()
-    return _crash(what, code if code is not None else 0, running.log)
+    return _crash(what, code if code is not None else 0, running.log, from_byte=running.log_from)
 
 
 def run_job(
@@ -147,9 +158,7 @@ def variables(
 
     With `hub` the hub's token stays. `extra` wins over all else.
     """
-    kept = {k: v for k, v in os.environ.items() if _may_inherit(k.upper(), hub=hub)}
-    if not hub:
-        kept |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+    kept = _inherited(hub=hub)
     tools = str(python.parent)
     return {
         **kept,
@@ -159,9 +168,22 @@ def variables(
         "DO_NOT_TRACK": "1",
         "PYTHONUNBUFFERED": "1",
         "PYTHONIOENCODING": "utf-8",
-        **recipes.load(environment).about.variables,
+        **_variables_of(environment),
         **(extra or {}),
     }
+
+
+def _variables_of(environment: str) -> Mapping[str, str]:
+    """What its recipe sets; nothing for an engine that has none."""
+    known = canonical(environment) in recipes.names()
+    return recipes.load(environment).about.variables if known else {}
+
+
+def _inherited(*, hub: bool) -> dict[str, str]:
+    kept = {k: v for k, v in os.environ.items() if _may_inherit(k.upper(), hub=hub)}
+    if not hub:
+        kept |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1"}
+    return kept
 
 
 def _may_inherit(name: str, *, hub: bool) -> bool:
