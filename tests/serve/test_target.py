@@ -173,3 +173,62 @@ def test_facts_that_are_not_json_are_said(tmp_path: Path) -> None:
 def test_what_is_not_there_is_said() -> None:
     with pytest.raises(UsageError, match="nowhere"):
         find("./nowhere")
+
+
+# -- names of settings
+
+
+TINY = Path(__file__).parents[2] / "examples" / "models" / "tiny-qwen3"
+
+
+@pytest.mark.parametrize(
+    ("engine", "option", "becomes"),
+    [
+        ("vllm_cpu", "max_num_seqs", "max_num_seqs"),
+        ("vllm_cpu", "max-num-batched-tokens", "max_num_batched_tokens"),
+        ("pytorch", "max_num_seqs", "max_batch_size"),
+    ],
+)
+def test_an_option_reaches_the_engine_under_its_own_name(engine: str, option: str, becomes: str) -> None:
+    found = find(TINY, Wish(engine=engine, settings={option: "3"}))
+    assert found.plan.setting(becomes) == "3"
+
+
+def test_options_of_a_plan_for_vllm_reach_its_command_line(tmp_path: Path) -> None:
+    """With underscores they would be settings that nobody reads."""
+    folder = TINY
+    plan = dataclasses.replace(
+        a_plan(), engine="vllm", engine_version="0.25.1", environment="vllm", checkpoint=str(folder),
+        scheme="bf16", format="safetensors", path=(), workload=Workload(task="generate"), settings=(),
+    )  # fmt: skip
+    (tmp_path / "plan.json").write_text(codec.dumps(plan))
+    wish = Wish(settings={"max_model_len": "512", "enforce_eager": "1", "host": "0.0.0.0"})
+    found = find(tmp_path / "plan.json", wish)
+    words = ENGINES["vllm"].launch(found.plan, 8000).arguments
+    assert words[words.index("--max-model-len") + 1] == "512"
+    assert words[words.index("--host") + 1] == "0.0.0.0"
+    assert "--enforce-eager" in words
+
+
+def test_a_setting_that_the_engine_is_never_told_is_refused() -> None:
+    with pytest.raises(UsageError, match="`vllm_cpu` has no setting `max_model_length`") as caught:
+        find(TINY, Wish(engine="vllm_cpu", settings={"max_model_length": "512"}))
+    assert caught.value.hint[0] == "did you mean `max_model_len`?"
+
+
+def test_the_kv_cache_of_vllm_on_a_cpu_follows_the_context() -> None:
+    small = find(TINY, Wish(engine="vllm_cpu"))
+    long = find(TINY, Wish(engine="vllm_cpu", settings={"max_model_len": "8192"}))
+    said = {"max_model_len": "8192", "kv_cache_memory_bytes": "99999999"}
+    fixed = find(TINY, Wish(engine="vllm_cpu", settings=said))
+    bytes_of = [int(o.plan.setting("kv_cache_memory_bytes") or 0) for o in (small, long, fixed)]
+    assert bytes_of[1] >= 3 * bytes_of[0]
+    assert bytes_of[2] == 99_999_999
+    (setting,) = (s for s in long.plan.settings if s.name == "kv_cache_memory_bytes")
+    assert "8320 tokens" in setting.because
+
+
+def test_a_file_that_is_no_gguf_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "model.gguf").write_bytes(b"GGUX" + bytes(64))
+    with pytest.raises(UsageError, match=r"model\.gguf"):
+        find(tmp_path / "model.gguf")

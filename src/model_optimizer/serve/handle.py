@@ -27,8 +27,11 @@ class ServerHandle:
     None for one that another process started.
     """
 
-    def __init__(self, running: Running, *, url: str, served_name: str, log: Path) -> None:
+    def __init__(
+        self, running: Running, *, url: str, served_name: str, log: Path, ready_path: str = "/health"
+    ) -> None:
         self.url = url
+        self.ready_path = ready_path
         self.served_name = served_name
         self.log = log
         self.start: Start | None = None

@@ -84,13 +84,15 @@ def start(
     for attempt in range(1, PORT_TRIES + 1):
         chosen = port if port is not None else processes.free_port()
         launch = _with(engine.launch(plan, chosen), key=key, outlive=outlive)
-        server = ServerHandle(
-            start_process(launch, log),
-            url=f"http://{_reachable(host)}:{chosen}",
-            served_name=launch.served_name,
-            log=log,
-        )
+        server: ServerHandle | None = None
         try:
+            server = ServerHandle(
+                start_process(launch, log),
+                url=f"http://{_reachable(host)}:{chosen}",
+                served_name=launch.served_name,
+                log=log,
+                ready_path=launch.ready_path,
+            )
             reader = Reader(log, getattr(engine, "STAGES", ()), from_byte=server.log_from)
             watching = Watching(limit_s=limit_s, earlier=earlier, on_hang=on_hang)
             seconds = _wait(server, launch, reader, progress, watching)
@@ -98,12 +100,14 @@ def start(
             server.start = Start(seconds=seconds, phases=tuple(reader.phases))
             progress(f"{server.served_name} is ready after {seconds:.1f} s", None)
         except MoptError as error:
-            server.stop()
+            if server is not None:
+                server.stop()
             if port is None and attempt < PORT_TRIES and _was_taken(error):
                 continue
             raise
         except BaseException:
-            server.stop()
+            if server is not None:
+                server.stop()
             raise
         return server
     raise AssertionError("the last attempt returns or raises")

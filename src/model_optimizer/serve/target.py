@@ -1,7 +1,8 @@
 """What a user points at: a run, a plan, an artefact folder, or a model; to what is served and how."""
 
 import dataclasses
-from collections.abc import Mapping
+import difflib
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from model_optimizer.core import (
     Artifact,
     Engine,
     Host,
+    ModelSpec,
     MoptError,
     Plan,
     Run,
@@ -18,15 +20,22 @@ from model_optimizer.core import (
     UsageError,
     codec,
 )
-from model_optimizer.system import models
+from model_optimizer.system import gguf_header, models
 from model_optimizer.system.runs import RunFolder
 
 from . import engine_files
 from .plain import Wish, plain_plan, with_settings
 
 FACTS = "mopt.json"
-MINE = {"max_num_seqs": "max_batch_size"}
-"""What our own servers call a setting that vLLM has another name for."""
+SAME = {
+    "max_model_len": ("max_model_len", "max-model-len", "ctx-size"),
+    "max_num_seqs": ("max_num_seqs", "max-num-seqs", "max_batch_size", "parallel"),
+    "max_num_batched_tokens": ("max_num_batched_tokens", "max-num-batched-tokens", "max_batched_tokens"),
+}
+"""What engines call the settings that every command has an option for."""
+
+GGUF = {"F16": "fp16", "BF16": "bf16", "Q8_0": "int8_weight"}
+"""Number formats of a GGUF file whose name says more than its bits; others are in 4 bits or near."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +70,8 @@ def resolve(
             cause=(f"{order.plan.engine} in {order.plan.scheme}",),
             hint=("leave --engine and --scheme out, or name the model instead of the plan",),
         )
-    return dataclasses.replace(order, plan=with_settings(order.plan, _named(wish.settings, order.plan)))
+    engine = engines.get(order.plan.engine)
+    return dataclasses.replace(order, plan=_set(order.plan, wish.settings, engine))
 
 
 def _winner(run: RunFolder) -> Order:
@@ -123,6 +133,8 @@ def _plain(
     folder = Path(target)
     if (folder / engine_files.FILE).is_file():
         raise engine_files.refusal(folder, host)
+    if folder.suffix.lower() == ".gguf":
+        return _gguf(folder, wish, host, engines, schemes)
     model = models.read(target)
     made = _artifact(folder, wish.scheme, model.task) if folder.is_dir() else None
     artifact = made or models.checkpoint_artifact(model)
@@ -130,7 +142,30 @@ def _plain(
         raise UsageError(f"there is no scheme `{wish.scheme}`", hint=(f"known: {', '.join(schemes)}",))
     bare = dataclasses.replace(wish, settings={})
     plan = plain_plan(model, artifact, bare, host, engines=engines, schemes=schemes)
-    return Order(plan=with_settings(plan, _named(wish.settings, plan)), artifact=artifact)
+    engine = engines[plan.engine]
+    plan = _set(plan, wish.settings, engine)
+    follow: Callable[[Plan, ModelSpec, Scheme], Plan] | None = getattr(engine, "follow", None)
+    return Order(plan=follow(plan, model, schemes[plan.scheme]) if follow else plan, artifact=artifact)
+
+
+def _gguf(
+    file: Path, wish: Wish, host: Host, engines: Mapping[str, Engine], schemes: Mapping[str, Scheme]
+) -> Order:
+    """A GGUF file, as it is. Raises UsageError when it is none."""
+    found = gguf_header.model(file)
+    model = dataclasses.replace(gguf_header.spec(found), name=file.stem)
+    scheme = wish.scheme or GGUF.get(found.format, "int4_rtn")
+    artifact = Artifact(
+        path=str(file.absolute()),
+        format="gguf",
+        scheme=scheme,
+        task="generate",
+        bytes=file.stat().st_size,
+        digest=f"{file.stat().st_size}-{int(file.stat().st_mtime)}",
+    )
+    bare = dataclasses.replace(wish, settings={})
+    plan = plain_plan(model, artifact, bare, host, engines=engines, schemes=schemes)
+    return Order(plan=_set(plan, wish.settings, engines[plan.engine]), artifact=artifact)
 
 
 def _artifact(folder: Path, scheme: str | None, task: str) -> Artifact | None:
@@ -165,9 +200,30 @@ def _facts(path: Path) -> _Facts:
         raise UsageError(f"`{path}` cannot be read", cause=(str(error),)) from error
 
 
-def _named(settings: Mapping[str, str], plan: Plan) -> dict[str, str]:
-    """Settings by the name that the plan's engine has for them."""
-    has = {s.name for s in plan.settings}
-    return {
-        MINE[name] if name in MINE and MINE[name] in has else name: value for name, value in settings.items()
-    }
+def _set(plan: Plan, wished: Mapping[str, str], engine: Engine | None) -> Plan:
+    """The plan with a user's settings, by the names that its engine has for them.
+
+    UsageError for one that the engine would not be told: it would change nothing, and nobody would notice.
+    """
+    takes: frozenset[str] = getattr(engine, "TAKES", frozenset())
+    return with_settings(plan, {_spelled(name, plan, takes): value for name, value in wished.items()})
+
+
+def _spelled(name: str, plan: Plan, takes: frozenset[str]) -> str:
+    plain = name.replace("-", "_")
+    words = (*SAME.get(plain, ()), plain, plain.replace("_", "-"))
+    known = takes | {s.name for s in plan.settings}
+    found = next((word for word in words if word in known), None)
+    if found is not None:
+        return found
+    if not takes:
+        return name
+    near = difflib.get_close_matches(name, takes, n=2)
+    raise UsageError(
+        f"`{plan.engine}` has no setting `{name}` that mopt can hand it",
+        hint=(
+            *(f"did you mean `{word}`?" for word in near),
+            f"it takes {', '.join(sorted(takes))}",
+            "variables of its environment: --env NAME=VALUE",
+        ),
+    )
