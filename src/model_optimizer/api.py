@@ -109,7 +109,9 @@ def read_model(reference: str) -> "ReadModel":
 
 def scheme(name: str) -> "Scheme":
     """A number format by its name. UsageError lists those there are."""
-    return plugins.load("model_optimizer.schemes", name).SCHEME
+    from model_optimizer.schemes import canonical
+
+    return plugins.load("model_optimizer.schemes", canonical(name)).SCHEME
 
 
 def gpu_memory(
@@ -733,8 +735,16 @@ def tuning(request: "TuneRequest", out: Path | None, *, progress: Progress) -> "
     return study.prepare(request, out or Path("study"), room(), progress)
 
 
-def tune(request: "TuneRequest | None", folder: Path | None, *, progress: Progress) -> "tuple[Path, Study]":
+def tune(
+    request: "TuneRequest | None",
+    folder: Path | None,
+    *,
+    progress: Progress,
+    pause_s: float | None = None,
+) -> "tuple[Path, Study]":
     """Search the best settings; a `request` of None goes on with the study in `folder`.
+
+    After `pause_s` seconds nothing new is begun: the study says that it is paused.
 
     Raises ToolError when the default cannot be measured, HostError when the GPU is taken or the study
     cannot be kept, UsageError for what makes no sense.
@@ -750,13 +760,13 @@ def tune(request: "TuneRequest | None", folder: Path | None, *, progress: Progre
         folder = study.create(folder, request, now=datetime.now(UTC))
     prepared = study.prepare(request, folder, room(), progress)
     if request.workers is None:
-        return folder, study.run(prepared, folder, progress)
+        return folder, study.run(prepared, folder, progress, pause_s=pause_s)
     from model_optimizer.flow import ray_pool
 
     gpus = prepared.question.plan.gpus if "gpu" in prepared.runner.engine.DEVICES else 0
     work = partial(carry_out, request)
     with ray_pool.pool(request.workers, work, gpus=gpus, cpus=request.worker_cores) as (execute, many):
-        return folder, study.run(prepared, folder, progress, execute=execute, workers=many)
+        return folder, study.run(prepared, folder, progress, execute=execute, workers=many, pause_s=pause_s)
 
 
 def carry_out(request: "TuneRequest", order: "TuneOrder") -> "Outcome":

@@ -354,3 +354,20 @@ def test_the_command_names_the_folder_of_a_config_that_was_planned_for(tmp_path:
     found = run(str(place), "--gpu", "h100", "--emit", "command")
     assert found.exit_code == 0
     assert f"vllm serve {place.parent} " in found.output
+
+
+@pytest.mark.parametrize(
+    ("word", "scheme"),
+    [("w8a8", "int8"), ("W8A16", "int8_weight"), ("FP8-dynamic", "fp8"), ("awq", "awq_int4")],
+)
+def test_a_scheme_goes_by_the_names_that_other_tools_give_it(word: str, scheme: str) -> None:
+    found = CliRunner().invoke(command.COMMAND, [QWEN, "--gpu", "h100", "--scheme", word, "--json"])
+    assert json.loads(found.stdout)["scheme"] == scheme
+
+
+def test_a_driver_is_named_by_its_version_or_its_branch() -> None:
+    with pytest.raises(UsageError) as error:
+        command.COMMAND([QWEN, "--gpu", "h100", "--driver", "abc"], standalone_mode=False)
+    assert "`--driver abc`" in error.value.message and "570.86.10" in error.value.hint[0]
+    found = CliRunner().invoke(command.COMMAND, [QWEN, "--gpu", "h100", "--driver", "R570", "--json"])
+    assert json.loads(found.stdout)["image"].endswith("-cu129")

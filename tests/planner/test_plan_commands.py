@@ -2,17 +2,20 @@
 
 import dataclasses
 import itertools
+from pathlib import Path
 
 import pytest
 
 from model_optimizer.core import Lengths, Plan, Setting, Slo, UsageError, Workload
+from model_optimizer.core.lengths import parse
 from model_optimizer.core.site import Site
 from model_optimizer.engines import _gpu, llama_cpp, sglang, tensorrt, tensorrt_llm, tensorrt_rtx, vllm
 from model_optimizer.facts import vllm as releases
 from model_optimizer.facts.versions import key
+from model_optimizer.flow import plan as asking
 from model_optimizer.schemes import bf16, fp8_block, int8, int8_weight, nvfp4
 
-from .plans import plan, read
+from .plans import plan, read, request
 
 QWEN = "Qwen/Qwen3-0.6B"
 EVERY = (
@@ -222,3 +225,77 @@ def test_a_release_outside_the_facts_marks_every_number() -> None:
     assert any("0.33.0 stands for it" in note for note in found.notes)
     with pytest.raises(UsageError, match=r"no vLLM 0\.1\.0"):
         plan(QWEN, "h100", engine="vllm", version="0.1.0")
+
+
+def test_a_stretched_context_is_not_said_to_be_what_the_model_could_do() -> None:
+    found = plan("Qwen/Qwen3-8B", "h200", p=100_000, o=512)
+    why = next(s.because for s in found.settings if s.name == "max-model-len")
+    assert "YaRN" in why and "could do" not in why
+
+
+@pytest.mark.parametrize(("scheme", "made"), [("bf16", "bf16"), ("int8_weight", "q8_0")])
+def test_what_the_converter_of_llama_cpp_writes_itself_is_not_quantized_again(scheme: str, made: str) -> None:
+    found = plan(QWEN, "h100", engine="llama_cpp", scheme=scheme)
+    assert [row for row in found.prepare if "llama-quantize" in row] == []
+    assert made in found.prepare[-1]
+
+
+VL = "Qwen/Qwen3-VL-8B-Instruct"
+
+
+def test_an_image_has_room_though_none_is_in_the_load() -> None:
+    found = plan(VL, "h100", p=3000, o=128)
+    assert found.workload.prompt_tokens.mean == 3000
+    assert int(found.setting("max-model-len") or 0) >= 3000 + 128 + 1024
+    assert any(note.startswith("images: none in the load") for note in found.notes)
+    text = plan(VL, "h100", p=3000, o=128, images=0)
+    assert text.setting("max-model-len") == "3328"
+    assert not any(note.startswith("images") for note in text.notes)
+
+
+GEMMA = """{"architectures": ["Gemma3ForConditionalGeneration"], "model_type": "gemma3",
+"mm_tokens_per_image": 256, "text_config": {"model_type": "gemma3_text", "hidden_size": 2560,
+"num_hidden_layers": 34, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 256,
+"intermediate_size": 10240, "vocab_size": 262208, "max_position_embeddings": 131072},
+"vision_config": {"hidden_size": 1152, "image_size": 896, "patch_size": 14, "num_hidden_layers": 27,
+"num_attention_heads": 16, "intermediate_size": 4304}}"""
+
+
+def test_an_encoder_of_one_size_takes_as_much_room_for_every_image(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(GEMMA)
+    found = plan(str(path), "h100", p=500, images=1, image_size=(4000, 4000), near=False)
+    assert found.workload.prompt_tokens.mean == 500 + 256
+
+
+def test_images_of_the_load_are_counted_in_its_prompts() -> None:
+    found = plan(VL, "h100", p=500, o=128, images=2, image_size=(1280, 720))
+    assert found.workload.prompt_tokens.mean == 500 + 2 * 40 * 23, "one token for 32 x 32 pixels"
+    assert int(found.setting("max-model-len") or 0) >= 500 + 2 * 920 + 128
+    assert any("image encoder" in note for note in found.notes)
+    with pytest.raises(UsageError, match="not known to read images"):
+        plan(QWEN, "h100", images=1)
+    with pytest.raises(UsageError, match="--image-size belongs to --images"):
+        plan(VL, "h100", image_size=(640, 480))
+
+
+@pytest.mark.parametrize(
+    "shape", ["uniform:100,900", "normal:500,50", "lognormal:300,4000", "choice:10,2000"]
+)
+def test_images_move_a_distribution_of_lengths(shape: str) -> None:
+    text = parse(shape)
+    found = asking.question_of(request(VL, "h100", prompt_tokens=text, images=1)).workload.prompt_tokens
+    assert found.mean == pytest.approx(text.mean + 1024, rel=0.03)
+    assert found.quantile(0.9) == pytest.approx(text.quantile(0.9) + 1024, rel=0.02)
+
+
+def test_llama_cpp_gets_the_encoder_of_images_as_a_file_of_its_own() -> None:
+    found = plan(VL, "gtx 1070", concurrency=1)
+    projector = "./mmproj-Qwen3-VL-8B-Instruct-F16.gguf"
+    assert ("--mmproj", projector) in zip(found.command, found.command[1:], strict=False)
+    assert any("--mmproj" in row and row[-1] == projector for row in found.prepare)
+    assert found.prepare[0][:2] == ("hf", "download"), "the converter reads folders"
+    assert any(term.name == "weights: encoder of images" for term in found.estimate.memory)
+    told = asking.emitted(found, "docker")
+    assert f"{projector}:/models/{projector[2:]}:ro" in told and projector not in told
+    assert "--mmproj" not in plan("Qwen/Qwen3-8B", "gtx 1070", concurrency=1).command

@@ -4,6 +4,7 @@ Ollama runs the same code; `modelfile` writes what it needs.
 """
 
 import dataclasses
+from pathlib import PurePath
 
 from model_optimizer.core import Host, Launch, Link, ModelSpec, Plan, Scheme, Setting, Term, Workload
 from model_optimizer.core.site import Ability, Offer, Site
@@ -25,6 +26,7 @@ NAMES = {
     "ctx-size": "--ctx-size",
     "parallel": "--parallel",
     "n-gpu-layers": "--n-gpu-layers",
+    "mmproj": "--mmproj",
     "cache-type-k": "--cache-type-k",
     "cache-type-v": "--cache-type-v",
     "batch-size": "--batch-size",
@@ -73,7 +75,13 @@ def command(plan: Plan, port: int = 8000) -> tuple[str, ...]:
 
 def container(plan: Plan, port: int = 8000) -> tuple[str, ...]:
     image = plan.image or decisions.outline("llama_cpp").image
-    return g.docker(plan, image, _arguments(plan, "0.0.0.0", port), port, gpus=1)
+    words = g.docker(plan, image, _arguments(plan, "0.0.0.0", port), port, gpus=1)
+    projector = plan.setting("mmproj")
+    if projector is None:
+        return words
+    inside, at = f"/models/{PurePath(projector).name}", words.index(image)
+    words = tuple(inside if word == projector else word for word in words)
+    return (*words[:at], "-v", f"{projector}:{inside}:ro", *words[at:])
 
 
 def modelfile(plan: Plan) -> str:

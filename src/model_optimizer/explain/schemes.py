@@ -3,6 +3,7 @@
 from model_optimizer.core import Scheme, plugins
 from model_optimizer.core.explanation import Explanation, Point
 from model_optimizer.facts import formats
+from model_optimizer.schemes import canonical
 
 from . import machine
 from .question import Question
@@ -17,16 +18,11 @@ OF_FACTS = {
     "fp32": None,
 }
 """Schemes whose row in the facts has another name, or that have none."""
-ALIASES = {
-    "awq": "awq_int4", "gptq": "gptq_int4", "w4a16": "int4_rtn", "w8a8": "int8", "bfloat16": "bf16",
-    "float16": "fp16", "half": "fp16", "float32": "fp32", "fp4": "nvfp4", "int4": "int4_rtn",
-}  # fmt: skip
 
 
 def named(word: str) -> str | None:
     """The scheme or the format of the facts that a word names."""
-    name = plugins.canonical(word)
-    name = ALIASES.get(name, name)
+    name = canonical(word)
     return name if name in plugins.names(ROOM) or name in formats.names() else None
 
 

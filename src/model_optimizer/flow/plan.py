@@ -26,7 +26,7 @@ from model_optimizer.facts.gpus import GpuFact
 from model_optimizer.facts.prices import Prices
 from model_optimizer.planner import Options
 from model_optimizer.planner.decide import Functions, PlanQuestion, StepsFunction, Wishes
-from model_optimizer.planner.memory import card
+from model_optimizer.planner.memory import card, encoder
 
 if TYPE_CHECKING:
     from model_optimizer.core.steps import StepModel
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from model_optimizer.planner.speed import Setup
 
 ENGINES = "model_optimizer.engines"
+SHARES = 400
+"""Steps of a distribution that is written out."""
 MEASURED_SEQS, MEASURED_TOKENS = 256, 8192
 """Limits of servers that were measured, where a measurement does not say its own."""
 FORMS = {
@@ -49,7 +51,8 @@ class PlanRequest:
 
     `gpus` None takes all GPUs of the host, one of a named GPU. `used_bytes` is what others hold on each.
     `driver` is the version of the driver, where no host says it. `step_model` says where times come from:
-    `auto` takes measurements of this model or machine, then the roofline.
+    `auto` takes measurements of this model or machine, then the roofline. `images` is how many a prompt
+    holds, of `image_size` pixels; None counts none and leaves room for one.
     """
 
     model: ReadModel
@@ -67,6 +70,8 @@ class PlanRequest:
     requests: int | None = None
     slo: Slo = field(default_factory=Slo)
     wishes: Wishes = field(default_factory=Wishes)
+    images: int | None = None
+    image_size: tuple[int, int] | None = None
     texts: int = 1
     build_minutes: float = 0.0
     changes_per_month: float = 1.0
@@ -79,6 +84,8 @@ def question_of(request: PlanRequest) -> PlanQuestion:
     """UsageError for numbers that contradict each other, HostError when there is no GPU."""
     spec = request.model.spec
     workload, assumed = _workload(request, spec.task)
+    room, said = _image_room(request)
+    assumed |= said
     fact, memory, driver = _gpu(request)
     memory, held = _reserved(request, memory, fact)
     if held:
@@ -102,6 +109,7 @@ def question_of(request: PlanRequest) -> PlanQuestion:
         workload=workload,
         slo=request.slo,
         wishes=replace(request.wishes, vram_bytes=budget),
+        image_room=room,
         texts=request.texts,
         build_minutes=request.build_minutes,
         changes_per_month=request.changes_per_month,
@@ -193,6 +201,7 @@ def _workload(request: PlanRequest, task: Task) -> tuple[Workload, dict[str, str
         output = Lengths.fixed(int(rule.value))
         if generates:
             assumed["output_tokens"] = f"{rule.value:g} tokens, {rule.because}"
+    prompt = _with_images(request, prompt)
     burst = request.qps == float("inf")
     concurrency = request.concurrency
     if request.qps is None and concurrency is None:
@@ -215,6 +224,53 @@ def _workload(request: PlanRequest, task: Task) -> tuple[Workload, dict[str, str
         shared_prefix=request.shared_prefix,
     )
     return work, assumed
+
+
+def _with_images(request: PlanRequest, prompt: Lengths) -> Lengths:
+    """Prompts of text and images. UsageError for images that the model does not read."""
+    if not request.images and request.image_size is None:
+        return prompt
+    spec = request.model.spec
+    each = _image_tokens(request) if encoder.reads_images(spec) else None
+    if each is None:
+        raise UsageError(
+            f"--images: `{spec.name}` is not known to read images",
+            hint=("leave it out", "or count the places of its images with --prompt-tokens"),
+        )
+    if request.images is None:
+        raise UsageError("--image-size belongs to --images N")
+    return _longer(prompt, request.images * each)
+
+
+def _longer(lengths: Lengths, by: int) -> Lengths:
+    """The same distribution, `by` tokens later."""
+    numbers = lengths.numbers
+    if lengths.kind == "fixed":
+        return Lengths.fixed(int(numbers[0]) + by)
+    if lengths.kind == "normal":
+        return replace(lengths, numbers=(numbers[0] + by, numbers[1]))
+    if lengths.kind == "lognormal":
+        numbers = tuple(float(lengths.quantile((n + 0.5) / SHARES)) for n in range(SHARES))
+        return Lengths(kind="empirical", numbers=tuple(n + by for n in numbers))
+    return replace(lengths, numbers=tuple(n + by for n in numbers))
+
+
+def _image_tokens(request: PlanRequest) -> int | None:
+    side = int(decisions.rule("image-side").value)
+    return encoder.image_tokens(request.model.spec, *(request.image_size or (side, side)))
+
+
+def _image_room(request: PlanRequest) -> tuple[int, dict[str, str]]:
+    """(tokens that a longest request must have room for beside its text, what was assumed)."""
+    if request.images:
+        return 0, {"image encoder": "its time is not in the prediction"}
+    if request.images is not None or not encoder.reads_images(request.model.spec):
+        return 0, {}
+    each, rule = _image_tokens(request), decisions.rule("image-side")
+    if each is None:
+        return 0, {"images": "their tokens are not known here: count them with --prompt-tokens"}
+    said = f"none in the load, room for one of {rule.value:g} x {rule.value:g} pixels, {each:,} tokens"
+    return each, {"images": f"{said}; --images counts them"}
 
 
 def _gpu(request: PlanRequest) -> tuple[GpuFact, GpuMemory, str | None]:

@@ -1,7 +1,8 @@
 """`mopt plan`: engine, release, number format, parallelism, replicas and settings for four constraints."""
 
+import re
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -30,6 +31,39 @@ EMIT = (
 APIS = ("openai", "streaming")
 
 
+class Pixels(click.ParamType[Any]):
+    """`1280x720`."""
+
+    name = "WxH"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return cast("tuple[int, int]", value)
+        found = re.fullmatch(r"\s*(\d{1,5})\s*[x×*]\s*(\d{1,5})\s*", str(value), re.IGNORECASE)
+        if not found or not int(found[1]) * int(found[2]):
+            raise UsageError(f"`{value}` is not the size of an image", hint=("write for example 1280x720",))
+        return int(found[1]), int(found[2])
+
+
+def _driver(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
+    """UsageError for what is no version of a driver."""
+    from model_optimizer.facts.versions import key
+
+    if value is None:
+        return None
+    number = value.strip().lower().removeprefix("r")  # R580 is a branch
+    try:
+        key(number)
+    except UsageError:
+        raise UsageError(
+            f"`--driver {value}` is not the version of a driver",
+            hint=("write for example 570.86.10; `nvidia-smi` shows it",),
+        ) from None
+    return number
+
+
 @click.command(short_help="Which engine, format, GPUs and settings meet the four constraints?")
 @click.argument("model", required=False)
 @placement.asked
@@ -38,7 +72,11 @@ APIS = ("openai", "streaming")
 @click.option("--quality", type=click.FloatRange(0, 1, min_open=True), help="Least quality to keep.")
 @click.option("--shared-prefix", type=click.IntRange(min=0), default=0, help="Prompt tokens that all share.")
 @click.option("--texts", type=placement.POSITIVE, default=1, help="Texts of a request (embeddings).")
-@click.option("--driver", metavar="VERSION", help="The NVIDIA driver there, for example 570.86.10.")
+@click.option("--images", type=click.IntRange(min=0), help="Images in each prompt, beside --prompt-tokens.")
+@click.option("--image-size", type=Pixels(), help="Of --images, for example 1280x720.")
+@click.option(
+    "--driver", callback=_driver, metavar="VERSION", help="The NVIDIA driver there, for example 570.86.10."
+)
 @click.option("--spares", type=click.IntRange(min=0), help="Replicas that may die without breaking a limit.")
 @click.option("--build-minutes", type=click.FloatRange(min=0), default=0, help="Build time allowed a change.")
 @click.option("--changes", type=click.FloatRange(min=0), default=1, help="Changes of the model a month.")
@@ -87,6 +125,8 @@ def COMMAND(
     quality: float | None,
     shared_prefix: int,
     texts: int,
+    images: int | None,
+    image_size: tuple[int, int] | None,
     driver: str | None,
     spares: int | None,
     build_minutes: float,
@@ -114,9 +154,10 @@ def COMMAND(
     """
     from model_optimizer import api
     from model_optimizer.cli.progress import Reporter
-    from model_optimizer.core import Slo, plugins
+    from model_optimizer.core import Slo
     from model_optimizer.flow.plan import PlanRequest, engine_name, implied, measured_in
     from model_optimizer.planner.decide import Wishes
+    from model_optimizer.schemes import canonical
 
     if record is not None:
         if model is not None:
@@ -146,7 +187,7 @@ def COMMAND(
         wishes=Wishes(
             engine=engine_name(name) if name else None,
             version=version,
-            scheme=plugins.canonical(asked.scheme) if asked.scheme else None,
+            scheme=canonical(asked.scheme) if asked.scheme else None,
             dtype=asked.dtype,
             kv_cache_dtype=None if asked.kv_cache_dtype == "auto" else asked.kv_cache_dtype,
             tensor_parallel=asked.tp,
@@ -167,6 +208,8 @@ def COMMAND(
             apis=frozenset(apis),
             env=asked.env,
         ),
+        images=images,
+        image_size=image_size,
         texts=texts,
         build_minutes=build_minutes,
         changes_per_month=changes,

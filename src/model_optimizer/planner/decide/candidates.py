@@ -2,10 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from model_optimizer.core import ModelSpec, Rejection, Scheme, UsageError
 from model_optimizer.core.site import Ability, Offer
 from model_optimizer.facts import decisions
+from model_optimizer.planner.memory import encoder
 
 from .question import Functions, No, PlanQuestion
 
@@ -164,6 +166,21 @@ def own_scheme(model: ModelSpec) -> str | None:
     if model.quantization:
         return model.quantization.scheme
     return DTYPE_NAMES.get(model.dtype or "bf16")
+
+
+def sees_images(question: PlanQuestion) -> bool:
+    """Whether the language model has an encoder of images beside it."""
+    return question.generates and encoder.reads_images(question.model)
+
+
+def projector_of(question: PlanQuestion) -> str:
+    """The file of the encoder for llama.cpp."""
+    return f"./mmproj-{stem_of(question)}-F16.gguf"
+
+
+def stem_of(question: PlanQuestion) -> str:
+    """What files that are made of the model are named after."""
+    return PurePath(question.model.name).name or "model"
 
 
 def loads_as_it_is(model: ModelSpec, scheme: Scheme) -> bool:

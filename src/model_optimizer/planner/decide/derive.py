@@ -9,7 +9,7 @@ from model_optimizer.facts import decisions, vllm
 from model_optimizer.planner.speed import links
 
 from . import extras, steady
-from .candidates import ONLINE, PLAIN, own_scheme
+from .candidates import ONLINE, PLAIN, own_scheme, projector_of, sees_images
 from .judge import Judged, in_flight, load_of, tail_tpot
 from .notes import Derived, Notes, by
 from .place import defaults, rules_version
@@ -98,9 +98,12 @@ def _length(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
     parts = f"prompts up to {work.prompt_tokens.quantile(0.999):,}"
     if question.generates:
         parts += f" + answers up to {work.output_tokens.quantile(0.999):,} tokens"
+        parts += f" + an image of {question.image_room:,}" if question.image_room else ""
     source: Source = "assumed" if "prompt_tokens" in question.assumed else "derived"
     limit = question.model.max_position
     of_model = f"; the model could do {limit:,}" if limit else ""
+    if question.stretched is not None:
+        of_model = f"; YaRN makes room for it, {question.stretched:g} times what the model was trained for"
     notes.set("max-model-len", length, f"99.9 % of requests: {parts}{of_model}", source)
     notes.write(
         "context length",
@@ -197,6 +200,7 @@ def _sequences(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
         else None
     )
     if closed:
+        unit = unit if load != 1 else unit.replace("clients", "client").replace("requests", "request")
         numbers = f"{load:g} {unit} / {judged.replicas * judged.data} = {share:.3g} in flight"
         formula = "clients / replicas"
     else:
@@ -207,7 +211,8 @@ def _sequences(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
         formula = "1.5 x (rate x time in the system (Little) + 3 roots of it (Poisson))"
     if question.texts > 1:
         numbers += f", {question.texts} texts each"
-    room_for = "" if seats is None else f"; the KV cache seats {seats:,} of {shape.context:.0f} tokens"
+    size = f"{shape.context:,.0f} tokens each"
+    room_for = "" if seats is None else f"; the KV cache has room for {seats:,} of {size}"
     source: Source = "assumed" if {"load", "concurrency"} & set(question.assumed) else "derived"
     notes.set("max-num-seqs", room.seqs, f"{numbers}{room_for}", source)
     notes.write(
@@ -394,6 +399,9 @@ def _llama(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
         notes.set("n-gpu-layers", room.gpu_layers, room.steps[0], "derived")
     else:
         notes.set("n-gpu-layers", question.model.layers + 1, "all layers and the output head fit", "derived")
+    if sees_images(question) and question.gguf is None:
+        because = "the encoder of images is a file of its own"
+        notes.set("mmproj", projector_of(question), because, "derived")
     if question.wishes.kv_cache_dtype:
         notes.set("cache-type-k", question.wishes.kv_cache_dtype, "as asked", "user")
         notes.set("cache-type-v", question.wishes.kv_cache_dtype, "as asked", "user")

@@ -71,7 +71,7 @@ def length_wanted(question: PlanQuestion) -> int:
         return question.wishes.max_model_len
     needed = work.prompt_tokens.quantile(0.999)
     if question.generates:
-        needed += work.output_tokens.quantile(0.999)
+        needed += work.output_tokens.quantile(0.999) + question.image_room
     least = decisions.rule("least-context" if question.generates else "least-text")
     needed = max(needed, int(least.value))
     needed = math.ceil(needed / LENGTH_STEP) * LENGTH_STEP

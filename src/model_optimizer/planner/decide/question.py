@@ -102,7 +102,8 @@ class PlanQuestion:
     are of one text. `assumed` names what nobody said and a default stands for. `measured` maps
     (engine, scheme) to requests a second that were measured under this load. `host_memory_bytes` is what is
     available for layers on the CPU. `stretched` is the factor by
-    which YaRN stretches the model's context, None for none.
+    which YaRN stretches the model's context, None for none. `image_room` are tokens of an image that the
+    longest request has room for and the load does not hold.
     """
 
     model: ModelSpec
@@ -117,6 +118,7 @@ class PlanQuestion:
     workload: Workload
     slo: Slo
     wishes: Wishes = field(default_factory=Wishes)
+    image_room: int = 0
     texts: int = 1
     build_minutes: float = 0.0
     changes_per_month: float = 1.0

@@ -2,20 +2,21 @@
 
 import json
 from dataclasses import replace
-from pathlib import PurePath
 
 from model_optimizer.core import Derivation, Estimate, Plan, Setting
 from model_optimizer.core.units import show_bytes, show_count, show_ms
 from model_optimizer.facts.decisions import Branch
 from model_optimizer.facts.versions import key
 
-from .candidates import loads_as_it_is
+from .candidates import loads_as_it_is, projector_of, sees_images, stem_of
 from .cost import cost
 from .derive import derive
 from .judge import Judged, load_of
 from .question import Functions, PlanQuestion
 
 GGUF = {"bf16": "BF16", "fp16": "F16", "int8_weight": "Q8_0", "int4_rtn": "Q4_K_M"}
+DIRECT = frozenset({"BF16", "F16", "Q8_0"})
+"""What convert_hf_to_gguf.py of llama.cpp writes itself (--outtype)."""
 FORMATS = {"llama_cpp": "gguf", "tensorrt": "onnx", "tensorrt_rtx": "onnx"}
 ROPE_SCALING_UNTIL = "0.11.0"
 NO_RELEASES = "0"
@@ -74,14 +75,9 @@ def checkpoint_of(question: PlanQuestion, judged: Judged) -> tuple[str, tuple[tu
     """What the engine loads, and the commands that make it when it is not there yet."""
     candidate, source = judged.candidate, question.checkpoint
     scheme = candidate.scheme.name
-    stem = PurePath(question.model.name).name or "model"
+    stem = stem_of(question)
     if candidate.engine == "llama_cpp":
-        if question.gguf is not None:
-            return source, ()
-        name, kind = f"./{stem}-{GGUF[scheme]}.gguf", GGUF[scheme]
-        plain = f"./{stem}-F16.gguf"
-        convert = ("python3", "convert_hf_to_gguf.py", source, "--outtype", "f16", "--outfile", plain)
-        return name, (convert,) if kind == "F16" else (convert, ("llama-quantize", plain, name, kind))
+        return _gguf(question, scheme)
     if candidate.engine in ("tensorrt", "tensorrt_rtx"):
         folder = f"./{stem}-onnx"
         # The network decides what the engine computes in, so it is made in that format first.
@@ -91,6 +87,29 @@ def checkpoint_of(question: PlanQuestion, judged: Judged) -> tuple[str, tuple[tu
         return source, ()
     folder = f"./{stem}-{scheme.replace('_', '-')}"
     return folder, (("mopt", "quantize", source, "--scheme", scheme, "--out", folder),)
+
+
+def _gguf(question: PlanQuestion, scheme: str) -> tuple[str, tuple[tuple[str, ...], ...]]:
+    """The file for llama.cpp; what is fewer bits than its converter writes is made of 16."""
+    source, stem, kind = question.checkpoint, stem_of(question), GGUF[scheme]
+    if question.gguf is not None:
+        return source, ()
+    steps = list[tuple[str, ...]]()
+    if question.model.path is None:
+        # The converter reads folders.
+        folder = f"./{stem}"
+        steps.append(("hf", "download", source, "--local-dir", folder))
+        source = folder
+    name = f"./{stem}-{kind}.gguf"
+    plain = name if kind in DIRECT else f"./{stem}-F16.gguf"
+    number = kind.lower() if kind in DIRECT else "f16"
+    convert = ("python3", "convert_hf_to_gguf.py", source)
+    steps.append((*convert, "--outtype", number, "--outfile", plain))
+    if kind not in DIRECT:
+        steps.append(("llama-quantize", plain, name, kind))
+    if sees_images(question):
+        steps.append((*convert, "--mmproj", "--outtype", "f16", "--outfile", projector_of(question)))
+    return name, tuple(steps)
 
 
 def _stretched(question: PlanQuestion, judged: Judged) -> tuple[Setting, ...]:

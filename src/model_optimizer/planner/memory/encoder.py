@@ -73,6 +73,29 @@ def _inner(vision: Mapping[str, object]) -> int:
     return round(width * ratio) if isinstance(ratio, (int, float)) and 0 < ratio < 64 else 4 * width
 
 
+def reads_images(spec: ModelSpec) -> bool:
+    """Whether prompts of this language model may hold images."""
+    return spec.task == "generate" and _vision(spec) is not None
+
+
+def image_tokens(spec: ModelSpec, width: int, height: int) -> int | None:
+    """Places that an image of so many pixels takes in a prompt; None when config.json does not say.
+
+    Encoders of a fixed size take the same number for every image, the others one for each square of patches
+    that are merged.
+    """
+    vision = _vision(spec)
+    if vision is None:
+        return None
+    patch, merge = _number(vision, "patch_size"), _number(vision, "spatial_merge_size")
+    if merge and patch:
+        side = patch * merge
+        return -(-width // side) * -(-height // side)
+    if _number(vision, "image_size") and patch:
+        return _image(spec, vision)[0]
+    return None
+
+
 def _image(spec: ModelSpec, vision: Mapping[str, object]) -> tuple[int, int]:
     """(tokens of the language model, patches of the encoder) of the largest image."""
     side, patch = _number(vision, "image_size"), _number(vision, "patch_size")

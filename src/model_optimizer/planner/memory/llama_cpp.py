@@ -130,6 +130,7 @@ def place(question: FitQuestion, model: GgufModel, *, layers: int, tokens: int) 
         _compute(model, head),
         _context(question, inside + head),
     ]
+    terms += _projector(question)
     return Placed(layers=layers, gpu=tuple(terms), host_bytes=host, kv_bytes=kv)
 
 
@@ -160,6 +161,21 @@ def _compute(model: GgufModel, head: bool) -> Term:
         because=f"{STEP_TOKENS} tokens a step x 4 B x ({width:,} widest + 4 x {model.hidden_size:,} hidden)",
         source="assumed",
     )
+
+
+def _projector(question: FitQuestion) -> list[Term]:
+    """The encoder of images, which lies on the GPU whatever layers do; a .gguf file does not hold it."""
+    found = question.model.vision_parameters
+    if question.gguf is not None or not found:
+        return []
+    return [
+        Term(
+            name="weights: encoder of images",
+            bytes=2 * found,
+            because=f"{found:,} x 2 B, a file of its own (--mmproj)",
+            source="derived",
+        )
+    ]
 
 
 def _context(question: FitQuestion, used: int) -> Term:

@@ -6,6 +6,7 @@ from math import floor
 from model_optimizer.core import Fit, FitQuestion, Term
 from model_optimizer.core.units import show_bytes
 from model_optimizer.facts import memory
+from model_optimizer.facts import vllm as facts
 from model_optimizer.facts.versions import minor
 
 from . import vllm
@@ -204,8 +205,8 @@ def _notes(
         )
     elif not known:
         notes.append(
-            f"vLLM {version} is not in the facts: defaults are those of the nearest release, so every number "
-            "is marked assumed"
+            f"vLLM {version} is not in the facts: defaults are those of {facts.release(version).version}, "
+            "the nearest release that is, so every number is marked assumed"
         )
     notes.append(
         f"engine {account.limits.engine}, model runner {account.runner}, accounting since {rules.since}"
