@@ -4,8 +4,8 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 
 from model_optimizer.core import LoadPoint, Plan, Setting, Slo, Workload
-from model_optimizer.tune import Order, Outcome
-from model_optimizer.tune.ab import SideBySide, differences, put_back, side_by_side
+from model_optimizer.tune import Order, Outcome, Shared
+from model_optimizer.tune.ab import Duellists, SideBySide, differences, put_back, side_by_side
 from model_optimizer.tune.objective import Aim
 
 
@@ -36,7 +36,12 @@ DEFAULTS = {
 }
 
 
-def compared(rate: Callable[[Plan], float], b: Plan = B, seen: list[Plan] | None = None) -> SideBySide:
+def compared(
+    rate: Callable[[Plan], float],
+    b: Plan = B,
+    seen: list[Plan] | None = None,
+    share: Callable[[Sequence[Order]], Shared | str] = lambda orders: "not here",
+) -> SideBySide:
     draw = random.Random(5)
 
     def execute(orders: Sequence[Order]) -> Iterator[tuple[Order, Outcome]]:
@@ -47,17 +52,16 @@ def compared(rate: Callable[[Plan], float], b: Plan = B, seen: list[Plan] | None
             point = LoadPoint(target="8", completed=9, failed=0, window_s=1.0, requests_per_s=value)
             yield order, Outcome(state="measured", points=(point,))
 
-    return side_by_side(
-        A,
-        b,
-        Aim(objective="goodput", slo=Slo()),
-        execute,
-        defaults=DEFAULTS,
+    given = Duellists(
+        aim=Aim(objective="goodput", slo=Slo()),
+        execute=execute,
+        share=share,
         repeats=3,
         most=4,
         seed=0,
         progress=lambda text, share: None,
     )
+    return side_by_side(A, b, given, defaults=DEFAULTS)
 
 
 def test_what_differs_is_named_with_where_it_is_from() -> None:

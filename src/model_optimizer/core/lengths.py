@@ -4,6 +4,7 @@
 uniform:100,900         both ends included
 normal:512,64           mean and standard deviation
 lognormal:300,4000      median and 99th percentile
+choice:10,10,2000       one of these; a number that is named twice is twice as likely
 file:lengths.txt        one whole number a line, drawn with replacement
 """
 
@@ -18,7 +19,9 @@ from .errors import UsageError
 
 Z99 = NormalDist().inv_cdf(0.99)
 ARITY = {"uniform": 2, "normal": 2, "lognormal": 2}
-SYNTAX = "write N, uniform:A,B, normal:MEAN,SD, lognormal:MEDIAN,P99 or file:PATH"
+SYNTAX = "write N, uniform:A,B, normal:MEAN,SD, lognormal:MEDIAN,P99, choice:A,B,C or file:PATH"
+SHOWN = 8
+"""So many lengths or fewer are named one by one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +84,8 @@ class Lengths:
     def __str__(self) -> str:
         if self.kind == "fixed":
             return f"{self.numbers[0]:g}"
+        if self.kind == "empirical" and len(self.numbers) <= SHOWN:
+            return f"choice:{','.join(f'{n:g}' for n in self.numbers)}"
         if self.kind == "empirical":
             return f"{len(self.numbers)} recorded lengths, mean {self.mean:.0f}"
         return f"{self.kind}:{','.join(f'{n:g}' for n in self.numbers)}"
@@ -97,6 +102,8 @@ def parse(text: str) -> Lengths:
         return Lengths(kind="fixed", numbers=(_positive_whole(text),))
     if kind == "file":
         return Lengths(kind="empirical", numbers=_from_file(Path(rest)))
+    if kind == "choice":
+        return Lengths(kind="empirical", numbers=tuple(float(_positive_whole(t)) for t in rest.split(",")))
     if kind not in ARITY:
         raise UsageError(f"`{text}` is not a length distribution", hint=(SYNTAX,))
     try:

@@ -4,13 +4,26 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from .lengths import Lengths
 from .measurement import LoadPoint
 from .plan import Plan
+
+Over = Literal["mean", "worst"]
+"""How the values under several loads become one: their geometric mean, or the worst ratio to the default."""
 
 Objective = Literal["goodput", "energy", "cost"]
 TrialState = Literal["measured", "aborted", "failed", "pruned"]
 Decision = Literal["better", "worse", "undecided"]
 Settings = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shape:
+    """One kind of traffic of a study: what requests look like, by a name."""
+
+    name: str
+    prompt_tokens: Lengths
+    output_tokens: Lengths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +47,8 @@ class Score:
     `goodput_per_s` are requests a second, times the share of those begun under the load that met the SLO: the
     best of the levels, which `level` names.
     `signal` tells trials of equal value apart: it goes on where goodput has become 0. `tokens_per_joule`
-    is None where energy could not be read.
+    is None where energy could not be read. Under several shapes of load `shapes` has the value of each, and
+    the other fields are their means (geometric ones for rates).
     """
 
     value: float
@@ -44,6 +58,7 @@ class Score:
     output_tokens_per_s: float | None = None
     tokens_per_joule: float | None = None
     cost_per_million: float | None = None
+    shapes: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +67,8 @@ class Trial:
 
     `pruned` ones were not started, `aborted` ones were hopeless after the short probe, `failed` ones did not
     start or broke under load; `reference` is the error's. `seconds` is what it took, the start included.
+    `shapes` names the shape of load of each point where there are several. `beside` is how memory was shared
+    with servers that stood by, empty when it had the machine for itself.
     """
 
     number: int
@@ -68,24 +85,47 @@ class Trial:
     start_s: float | None = None
     seconds: float | None = None
     worker: str | None = None
+    shapes: tuple[str, ...] = ()
+    beside: Settings = field(default_factory=dict[str, str])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalRun:
-    """One run of the second look, in the order of `turn`. `value` is None when it failed."""
+    """One run of the second look, in the order of `turn`. `value` is None when it failed.
+
+    A `resident` run loaded a server that stood by the others, with the settings `beside` in place of the
+    plan's, and `sitting` counts how often those were started. Others had a start of their own.
+    """
 
     turn: int
     settings: Settings
     value: float | None
     points: tuple[LoadPoint, ...] = ()
     because: str | None = None
+    shapes: tuple[str, ...] = ()
+    by_shape: Mapping[str, float] = field(default_factory=dict[str, float])
+    resident: bool = False
+    sitting: int = 1
+    beside: Settings = field(default_factory=dict[str, str])
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ShapeRatio:
+    """The same ratio under one shape of load."""
+
+    shape: str
+    ratio: float
+    interval: tuple[float, float] | None
+    decision: Decision
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duel:
-    """Two arms measured in turn, each run a start of its own: the ratio b/a of the objective at 95 %.
+    """Two arms measured in turn: the ratio b/a of the objective at 95 %.
 
     `runs_needed` is how many of each arm would decide at the spread that was seen; None when decided.
+    Each run had a start of its own, or with `resident` each arm one server that stood by the others.
     """
 
     a: Settings
@@ -97,6 +137,8 @@ class Duel:
     decision: Decision
     because: str
     runs_needed: int | None = None
+    resident: bool = False
+    shapes: tuple[ShapeRatio, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +162,11 @@ class Prior:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Study:
-    """`plan` is the default. `winner` is None when nothing was proven better: the default then stays."""
+    """`plan` is the default. `winner` is None when nothing was proven better: the default then stays.
+
+    `shapes` are the kinds of traffic where there are several, and `over` says how their values become one.
+    `paused` says why it ended before its end.
+    """
 
     plan: Plan
     objective: Objective
@@ -142,6 +188,9 @@ class Study:
     host_name: str | None = None
     notes: tuple[str, ...] = ()
     unverified: tuple[str, ...] = ()
+    shapes: tuple[Shape, ...] = ()
+    over: Over = "mean"
+    paused: str | None = None
 
     @property
     def default(self) -> dict[str, str]:

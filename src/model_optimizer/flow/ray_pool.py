@@ -13,8 +13,7 @@ from urllib.parse import urlsplit
 from model_optimizer.core import HostError, UsageError
 from model_optimizer.system import local_http
 from model_optimizer.tune import Order, Outcome
-
-Execute = Callable[[Sequence[Order]], Iterator[tuple[Order, Outcome]]]
+from model_optimizer.tune.turns import Execute
 
 
 @contextmanager

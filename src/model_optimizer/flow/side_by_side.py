@@ -1,16 +1,18 @@
 """`mopt tune A --ab B`: two plans on the same machine, in turn, under the same load."""
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from model_optimizer.core import Plan, Progress, UsageError, codec
 from model_optimizer.explain import changes
 from model_optimizer.system import files
-from model_optimizer.tune import Order, Outcome
-from model_optimizer.tune.ab import A, SideBySide, side_by_side
+from model_optimizer.tune import Order, Outcome, Shared
+from model_optimizer.tune.ab import A, Duellists, SideBySide, side_by_side
 
+from .sharing import apart
 from .study import Prepared, Room, TuneRequest, prepare
+from .tune import Runner
 
 RESULT = "side_by_side.json"
 
@@ -23,27 +25,48 @@ def compare(
     _require_alike(one, two)
     runners = {A: one.runner, "b": two.runner}
 
+    def runner_of(order: Order) -> Runner:
+        kind = order.settings.get("put back") or order.settings["arm"]
+        log = folder / "log" / _plain(kind)
+        log.mkdir(parents=True, exist_ok=True)
+        return dataclasses.replace(runners[order.settings["arm"]], logs=log)
+
     def execute(orders: Sequence[Order]) -> Iterator[tuple[Order, Outcome]]:
         for order in orders:
-            kind = order.settings.get("put back") or order.settings["arm"]
-            log = folder / "log" / _plain(kind)
-            log.mkdir(parents=True, exist_ok=True)
-            runner = dataclasses.replace(runners[order.settings["arm"]], logs=log)
-            yield order, runner(order)
+            yield order, runner_of(order)(order)
 
     found = side_by_side(
         one.question.plan,
         two.question.plan,
-        one.question.aim,
-        execute,
+        Duellists(
+            aim=one.question.aim,
+            execute=execute,
+            share=_share(a, one, two, runner_of),
+            repeats=repeats,
+            most=most,
+            seed=a.seed,
+            progress=progress,
+        ),
         defaults=changed_defaults(one.question.plan, two.question.plan),
-        repeats=repeats,
-        most=most,
-        seed=a.seed,
-        progress=progress,
     )
     files.write_atomic(folder / RESULT, codec.dumps(found))
     return found
+
+
+def _share(
+    request: TuneRequest, one: Prepared, two: Prepared, runner_of: Callable[[Order], Runner]
+) -> Callable[[Sequence[Order]], Shared | str]:
+    """Servers that stand by each other, where that tells the two apart."""
+    first, second = one.question.plan, two.question.plan
+    reason = None
+    if request.second_look == "restart":
+        reason = "that is what was asked for"
+    elif first.engine != second.engine:
+        reason = "how servers of two engines share memory is not known here"
+    elif one.guide is not None:
+        reason = apart(second, first)
+    residents = one.residents(runner_of)
+    return lambda orders: reason or residents.shared(orders)
 
 
 def changed_defaults(a: Plan, b: Plan) -> Mapping[str, tuple[str, str]]:

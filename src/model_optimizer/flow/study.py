@@ -1,12 +1,14 @@
 """One tuning study from what a person asks to the files it leaves: study.json, lock.json, log/, trials.db."""
 
 import dataclasses
+import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 from model_optimizer.core import (
     Artifact,
@@ -29,30 +31,37 @@ from model_optimizer.core import (
     digest,
 )
 from model_optimizer.core.question import EstimateQuestion
-from model_optimizer.core.study import Knob, Objective, Prior, Study
+from model_optimizer.core.study import Knob, Objective, Over, Prior, Shape, Study
 from model_optimizer.facts import tune as tune_facts
 from model_optimizer.serve import Order as ServeOrder
 from model_optimizer.serve import Wish, resolve
 from model_optimizer.serve.plain import with_settings
 from model_optimizer.system import environments, files, gpu_memory, models
 from model_optimizer.system.runs import RunFolder, open_run
-from model_optimizer.tune import Functions, Order, Outcome, TuneQuestion
+from model_optimizer.tune import Budget, Functions, Order, TuneQuestion
 from model_optimizer.tune import tune as search
 from model_optimizer.tune.objective import Aim
 from model_optimizer.tune.space import ENVIRONMENT, knobs
+from model_optimizer.tune.turns import Execute
 
+from .kept import FOLDER as SERVERS
+from .kept import sweep
+from .residents import TOGETHER, Residents
+from .sharing import OnCpu, OnGpu, Share, apart
 from .tune import Guide, Loads, Runner, Subject, lock_of, one_by_one, subject
 
 STUDY, LOCK, REQUEST = "study.json", "lock.json", "request.json"
 DEFAULT_LEVELS = (1.0, 4.0, 16.0)
 DUMMY = "load-format"
+ELSEWHERE = "trials run on other machines, where servers do not stand by each other"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneRequest:
     """What a person asks; it is kept in the study's folder, so that --resume needs no other option.
 
-    `settings` change the default plan itself, `values` are knobs by name, `fixed` are left alone.
+    `settings` change the default plan itself, `values` are knobs by name, `fixed` are left alone. `together`
+    trials at a time have servers that stand by each other, of which `start_together` start at once.
     """
 
     target: str
@@ -82,6 +91,11 @@ class TuneRequest:
     start_limit_s: float = 600.0
     workers: str | None = None
     worker_cores: float = 1.0
+    shapes: tuple[Shape, ...] = ()
+    over: Over = "mean"
+    second_look: Literal["auto", "resident", "restart"] = "auto"
+    start_together: int = TOGETHER
+    together: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,6 +146,19 @@ class Prepared:
     guide: Guide | None
     host: Host
     model: ModelSpec
+    share: Share
+    start_together: int = TOGETHER
+    together: int = 1
+
+    def residents(self, runner_of: Callable[[Order], Runner] | None = None) -> Residents:
+        """Servers of this study that stand by each other."""
+        return Residents(
+            runner_of=runner_of or (lambda order: self.runner),
+            share=self.share,
+            progress=self.runner.progress,
+            together=self.start_together,
+            levels=self.question.levels,
+        )
 
 
 def prepare(request: TuneRequest, folder: Path, room: Room, progress: Progress) -> Prepared:
@@ -142,6 +169,7 @@ def prepare(request: TuneRequest, folder: Path, room: Room, progress: Progress) 
     work = _workload(request, made.plan)
     loads = Loads(
         workload=work,
+        shapes=request.shapes,
         slo=request.slo,
         levels=request.levels or DEFAULT_LEVELS,
         seconds=request.seconds,
@@ -150,8 +178,10 @@ def prepare(request: TuneRequest, folder: Path, room: Room, progress: Progress) 
         tokenizer=next(iter(made.artifacts.values())).path,
     )
     plan = dataclasses.replace(made.plan, workload=work, slo=request.slo)
-    aim = Aim(objective=request.objective, slo=request.slo, cost_per_hour=_price(request, plan))
-    guide = _guide(plan, model, loads, room)
+    aim = Aim(
+        objective=request.objective, slo=request.slo, cost_per_hour=_price(request, plan), over=request.over
+    )
+    guide = _guide(plan, model, loads, room, request.over)
     space = _knobs(request, plan, model, loads, made)
     runner = Runner(
         loads=loads,
@@ -164,6 +194,7 @@ def prepare(request: TuneRequest, folder: Path, room: Room, progress: Progress) 
         start_limit_s=request.start_limit_s,
         predicted_tokens=guide.kv_cache_tokens if guide else lambda plan: None,
         foreign_bytes=gpu_memory.held if "gpu" in engine.DEVICES else lambda: None,
+        records=folder / SERVERS,
     )
     question = TuneQuestion(
         plan=plan,
@@ -179,6 +210,7 @@ def prepare(request: TuneRequest, folder: Path, room: Room, progress: Progress) 
         seed=request.seed,
         storage=request.storage,
         priors=tuple(room.priors(plan, host)),
+        second_look=request.second_look,
     )
     study = Study(
         plan=plan,
@@ -191,8 +223,20 @@ def prepare(request: TuneRequest, folder: Path, room: Room, progress: Progress) 
         host_digest=digest.of_noun(host),
         host_name=_machine(host),
         unverified=tuple(name for name in ("quantization", DUMMY) if _tries(name, space, plan)),
+        shapes=request.shapes,
+        over=request.over,
     )
-    return Prepared(question=question, study=study, runner=runner, guide=guide, host=host, model=model)
+    return Prepared(
+        question=question,
+        study=study,
+        runner=runner,
+        guide=guide,
+        host=host,
+        model=model,
+        share=_share(request, guide, loads, model, host, engine, room),
+        start_together=request.start_together,
+        together=request.together,
+    )
 
 
 def run(
@@ -200,11 +244,25 @@ def run(
     folder: Path,
     progress: Progress,
     *,
-    execute: Callable[[Sequence[Order]], Iterator[tuple[Order, Outcome]]] | None = None,
+    execute: Execute | None = None,
     workers: int = 1,
+    pause_s: float | None = None,
 ) -> Study:
-    """Carry it out, or go on with it; the folder always holds what is known so far."""
-    guide = prepared.guide
+    """Carry it out, or go on with it; the folder always holds what is known so far.
+
+    `execute` runs trials elsewhere, `workers` at a time. After `pause_s` nothing new is begun.
+    """
+    guide, residents = prepared.guide, prepared.residents()
+    default, begun = prepared.question.plan, time.monotonic()
+
+    def alone(plan: Plan) -> str | None:
+        return apart(plan, default) if guide else None
+
+    if execute is None and prepared.together > 1:
+        execute, workers, at_once = partial(residents.execute, alone), prepared.together, True
+    else:
+        at_once = False
+    elsewhere = execute is not None and not at_once
 
     def saved(study: Study) -> None:
         files.write_atomic(folder / STUDY, codec.dumps(study))
@@ -216,10 +274,21 @@ def run(
         now=time.monotonic,
         saved=saved,
         workers=workers,
+        at_once=at_once,
+        share=(lambda orders: ELSEWHERE) if elsewhere else residents.shared,
+        apart=alone,
+        budget=Budget(
+            left=lambda: math.inf if pause_s is None else pause_s - (time.monotonic() - begun),
+            now=time.monotonic,
+        ),
     )
     with files.locked(folder / ".lock"):
+        if left := sweep(folder / SERVERS):
+            progress(f"ended {left} servers that an earlier process left behind", None)
         before = _earlier(folder, prepared.study)
         found = search(prepared.question, functions, folder, before, progress)
+        if found.paused:
+            return found
         found = dataclasses.replace(found, finished=_now())
         saved(found)
         lock = lock_of(found, prepared.host, date=_now(), versions=_versions(prepared))
@@ -315,12 +384,39 @@ def _price(request: TuneRequest, plan: Plan) -> float | None:
     return request.price_per_hour * max(plan.gpus, 1) if request.price_per_hour is not None else None
 
 
-def _guide(plan: Plan, model: ModelSpec, loads: Loads, room: Room) -> Guide | None:
+def _share(
+    request: TuneRequest,
+    guide: Guide | None,
+    loads: Loads,
+    model: ModelSpec,
+    host: Host,
+    engine: Engine,
+    room: Room,
+) -> Share:
+    """How servers of this engine share what memory there is."""
+    gpu = room.gpu() if guide else None
+    if guide is not None and gpu is not None:
+        return OnGpu(guide=guide, model=model, loads=loads, total_bytes=gpu.total_bytes)
+    if "gpu" in engine.DEVICES and host.gpus:
+        return lambda plans, levels: f"how servers of {engine.TITLE} share a GPU is not known here"
+    return OnCpu(engine=engine, model=model, host=host, scheme=room.scheme, loads=loads)
+
+
+def _guide(plan: Plan, model: ModelSpec, loads: Loads, room: Room, over: Over) -> Guide | None:
     """Only for vLLM on a GPU: memory and speed of other engines are not modelled."""
     gpu = room.gpu() if plan.engine == "vllm" else None
     if gpu is None:
         return None
-    return Guide(model, gpu, loads, fit=room.fit, estimate=room.estimate, scheme=room.scheme)
+    return Guide(
+        model,
+        gpu,
+        loads,
+        fit=room.fit,
+        estimate=room.estimate,
+        scheme=room.scheme,
+        over=over,
+        default=plan,
+    )
 
 
 def _knobs(

@@ -1,6 +1,7 @@
 """`tune` outside of tests: real servers, real loads, memory and speed of the planner as the guide."""
 
 import dataclasses
+import hashlib
 import math
 import re
 import time
@@ -9,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 
 from model_optimizer.bench.options import BenchOptions
 from model_optimizer.bench.run import measure
@@ -22,7 +24,7 @@ from model_optimizer.core import (
     GpuMemory,
     Host,
     HostError,
-    Measurement,
+    LoadPoint,
     ModelSpec,
     MoptError,
     Plan,
@@ -33,7 +35,7 @@ from model_optimizer.core import (
     digest,
 )
 from model_optimizer.core.question import EstimateQuestion
-from model_optimizer.core.study import Lock, Study, TrialState
+from model_optimizer.core.study import Lock, Over, Shape, Study, TrialState
 from model_optimizer.diagnose import explained
 from model_optimizer.serve import Order as ServeOrder
 from model_optimizer.serve import ServerHandle, StartProcess, start, start_launch
@@ -42,6 +44,7 @@ from model_optimizer.system.runs import RunFolder
 from model_optimizer.tune import Order, Outcome
 from model_optimizer.tune.objective import LEAST_ATTAINED, Aim, score
 
+from .kept import Kept
 from .placed import placed
 
 KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
@@ -49,13 +52,19 @@ Z99 = 2.326
 FOREIGN_SHARE = 0.1
 """So much of a GPU's memory held by others before a start is somebody else's work."""
 
+WARM, PROBE, LOAD = 0, 1, 2
+"""What a load is for."""
+
 SETTLE_S = 20.0
 """How long the memory of a server that ended may take to come back. ASSUMED."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loads:
-    """`levels` are concurrencies of a closed loop, or rates of an open one when the workload has `qps`."""
+    """`levels` are concurrencies of a closed loop, or rates of an open one when the workload has `qps`.
+
+    With `shapes` each of them is loaded in turn, in place of the workload's own lengths.
+    """
 
     workload: Workload
     slo: Slo
@@ -64,6 +73,22 @@ class Loads:
     probe_s: float = 2.5
     vocab_size: int | None = None
     tokenizer: str | None = None
+    shapes: tuple[Shape, ...] = ()
+
+    @property
+    def workloads(self) -> tuple[tuple[str, Workload], ...]:
+        """By name; the name is empty where there is one."""
+        if not self.shapes:
+            return (("", self.workload),)
+        return tuple(
+            (
+                shape.name,
+                dataclasses.replace(
+                    self.workload, prompt_tokens=shape.prompt_tokens, output_tokens=shape.output_tokens
+                ),
+            )
+            for shape in self.shapes
+        )
 
     @property
     def clients(self) -> float:
@@ -86,28 +111,45 @@ class Guide:
         fit: Callable[[FitQuestion], Fit],
         estimate: Callable[[EstimateQuestion], Estimate],
         scheme: Callable[[str], Scheme],
+        over: Over = "mean",
+        default: Plan | None = None,
     ) -> None:
+        """`default` is the plan whose predictions the worst ratio under several loads is taken to."""
         self._model, self._gpu, self._loads = model, gpu, loads
+        self._over: Over = over
+        self._default = default
         self._fit, self._estimate, self._scheme = fit, estimate, scheme
         self._fits: dict[str, Fit | str] = {}
-        self._worth: dict[str, float | None] = {}
+        self._worth: dict[str, tuple[float, ...] | None] = {}
 
     def refuse(self, plan: Plan) -> str | None:
-        found = self._fitted(plan)
+        found = self.fitted(plan)
         if isinstance(found, str):
             return found
         return None if found.fits else f"does not fit: {found.binding}"
 
     def kv_cache_tokens(self, plan: Plan) -> int | None:
-        found = self._fitted(plan)
+        found = self.fitted(plan)
         return None if isinstance(found, str) else found.kv_cache_tokens
 
     def predict(self, plan: Plan) -> float | None:
-        """Logarithm of the goodput of the best level."""
+        """Logarithm of the goodput of the best level; of several loads as the study joins them."""
+        each = self._each(plan)
+        if each is None:
+            return None
+        if self._over == "worst" and self._default is not None:
+            base = self._each(self._default)
+            if base is not None:
+                return fmean(base) + min(mine - its for mine, its in zip(each, base, strict=True))
+        return fmean(each)
+
+    def _each(self, plan: Plan) -> tuple[float, ...] | None:
         question = self._question(plan)
         key = repr(dataclasses.replace(question, model=self._model, gguf=None))
         if key not in self._worth:
-            self._worth[key] = self._predict(question)
+            found = [self._predict(question, work) for _, work in self._loads.workloads]
+            known = tuple(value for value in found if value is not None)
+            self._worth[key] = known if len(known) == len(found) else None
         return self._worth[key]
 
     def _question(self, plan: Plan) -> FitQuestion:
@@ -115,7 +157,8 @@ class Guide:
         made = dataclasses.replace(plan, scheme=plan.setting("quantization") or plan.scheme)
         return placed(made, self._model, self._gpu, self._scheme)
 
-    def _fitted(self, plan: Plan) -> Fit | str:
+    def fitted(self, plan: Plan) -> Fit | str:
+        """The account of its memory, or why there is none."""
         question = self._question(plan)
         key = repr(question)
         if key not in self._fits:
@@ -125,9 +168,8 @@ class Guide:
                 self._fits[key] = error.message
         return self._fits[key]
 
-    def _predict(self, question: FitQuestion) -> float | None:
+    def _predict(self, question: FitQuestion, work: Workload) -> float | None:
         found: list[float] = []
-        work = self._loads.workload
         for level in self._loads.levels:
             here = (
                 dataclasses.replace(work, concurrency=int(level), requests=None)
@@ -164,7 +206,8 @@ class Runner:
     """Carries out one order: start, probe, measure, stop. Whatever happens, nothing is left running.
 
     `artifacts` holds the checkpoint of each number format, `foreign_bytes` says what others hold on the GPU
-    (None where that cannot be known), `predicted_tokens` what the planner expects of the KV cache.
+    (None where that cannot be known), `predicted_tokens` what the planner expects of the KV cache. `records`
+    is where servers are written down while they run.
     """
 
     loads: Loads
@@ -180,75 +223,117 @@ class Runner:
     foreign_bytes: Callable[[], tuple[int, int] | None] = field(default=lambda: None)
     clock: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+    records: Path | None = None
 
     def __call__(self, order: Order) -> Outcome:
+        """Start, measure, stop."""
         begun = self.clock()
-        self._require_quiet()
+        self.require_quiet()
         kind = "final" if order.thorough else "trial"
         log = self.logs / f"{kind}-{order.number:03d}.log"
-        plan = dataclasses.replace(order.plan, workload=self.loads.workload, slo=self.loads.slo)
-        try:
-            server = start(
-                plan,
-                self.artifacts[plan.scheme],
-                engine=self.engine,
-                log=log,
-                progress=self.progress,
-                start_process=self.start_process or partial(start_launch, python=self.python),
-                limit_s=self.start_limit_s,
-            )
-        except MoptError as error:
-            return self._failed(error, begun)
-        ready = self.clock()
-        with server:
+        plan = self.placed(order.plan)
+        with self.kept() as kept:
             try:
-                state, measured = self._measured(server, plan, order)
+                server = self.started(plan, log, kept, self.progress)
             except MoptError as error:
-                found = error if server.alive() else server.why_ended()
-                return self._failed(found, begun)
+                return self.failed(error, begun)
+            with server:
+                return self.measured(server, plan, order, begun, ready=self.clock())
+
+    def placed(self, plan: Plan) -> Plan:
+        """The plan under the load of this study."""
+        return dataclasses.replace(plan, workload=self.loads.workload, slo=self.loads.slo)
+
+    def kept(self) -> Kept:
+        """Servers that start in its block end with it."""
+        return Kept(self.records)
+
+    def started(self, plan: Plan, log: Path, kept: Kept, progress: Progress) -> ServerHandle:
+        begin = self.start_process or partial(start_launch, python=self.python)
+        return start(
+            plan,
+            self.artifacts[plan.scheme],
+            engine=self.engine,
+            log=log,
+            progress=progress,
+            start_process=kept.watching(begin),
+            limit_s=self.start_limit_s,
+        )
+
+    def measured(
+        self, server: ServerHandle, plan: Plan, order: Order, begun: float, *, ready: float
+    ) -> Outcome:
+        """Load a server that is up. One that dies meanwhile, or answers with nothing, has failed."""
+        try:
+            state, loaded = self._loaded(server, order)
+        except MoptError as error:
+            return self.failed(error if server.alive() else server.why_ended(), begun, start_s=ready - begun)
+        if not server.alive():
+            return self.failed(server.why_ended(), begun, start_s=ready - begun)
         return Outcome(
             state=state,
-            points=measured.points,
+            points=loaded.points,
+            shapes=loaded.shapes,
             because="hopeless after the short probe" if state == "aborted" else None,
             start_s=ready - begun,
             seconds=self.clock() - begun,
-            kv_cache_tokens=printed_tokens(log),
+            kv_cache_tokens=printed_tokens(server.log),
             kv_cache_tokens_predicted=self.predicted_tokens(plan),
         )
 
-    def _measured(self, server: ServerHandle, plan: Plan, order: Order) -> tuple[TrialState, Measurement]:
+    def _loaded(self, server: ServerHandle, order: Order) -> tuple[TrialState, "_Loaded"]:
         if order.hopeless_below is not None and not order.thorough:
-            probe = self._load(server, plan, self.loads.probe_s)
-            found = score(probe.points, self.aim)
+            probe = self.load(server, self.loads.probe_s, order, stage=PROBE)
+            found = score(probe.points, self.aim, probe.shapes, order.base)
             if found is None or found.value < order.hopeless_below:
                 return "aborted", probe
-        return "measured", self._load(server, plan, self.loads.seconds)
+        return "measured", self.load(server, self.loads.seconds, order, stage=LOAD)
 
-    def _load(self, server: ServerHandle, plan: Plan, seconds: float) -> Measurement:
+    def load(self, server: ServerHandle, seconds: float, order: Order, *, stage: int) -> "_Loaded":
+        """Every shape at every level. Lengths are those of the round; what prompts say is new every time,
+        else a server that has answered before would find them in its prefix cache."""
         target = Target(
             url=server.url,
             model=server.served_name,
             tokenizer=self.loads.tokenizer,
             vocab_size=self.loads.vocab_size,
         )
-        return measure(
-            target,
-            self.loads.workload,
-            self.loads.slo,
-            progress=self.progress,
-            sample_memory=telemetry.memory(server.pid),
-            energy=telemetry.energy("cpu" if "gpu" not in self.engine.DEVICES else None),
-            options=BenchOptions(levels=self.loads.levels, duration_s=seconds),
-        )
+        points: list[LoadPoint] = []
+        shapes: list[str] = []
+        for name, work in self.loads.workloads[: 1 if stage == WARM else None]:
+            text = f"{name}: " if name else ""
+            found = measure(
+                target,
+                work,
+                self.loads.slo,
+                progress=lambda words, share, text=text: self.progress(f"{text}{words}", share),
+                sample_memory=telemetry.memory(server.pid),
+                energy=telemetry.energy("cpu" if "gpu" not in self.engine.DEVICES else None),
+                seed=order.round,
+                options=BenchOptions(
+                    levels=order.levels.get(name) or self.loads.levels,
+                    duration_s=seconds,
+                    contents=_contents(order, stage),
+                ),
+            )
+            if found.interrupted:
+                raise KeyboardInterrupt
+            points += found.points
+            shapes += [name] * len(found.points) if name else []
+        return _Loaded(points=tuple(points), shapes=tuple(shapes))
 
-    def _failed(self, error: MoptError, begun: float) -> Outcome:
+    def failed(self, error: MoptError, begun: float, start_s: float | None = None) -> Outcome:
         found = explained(error)
         because = ": ".join([found.message, *found.cause[:1]])
         return Outcome(
-            state="failed", because=because, reference=found.reference, seconds=self.clock() - begun
+            state="failed",
+            because=because,
+            reference=found.reference,
+            start_s=start_s,
+            seconds=self.clock() - begun,
         )
 
-    def _require_quiet(self) -> None:
+    def require_quiet(self) -> None:
         """Somebody else's work on the GPU would be measured as ours."""
         until = self.clock() + SETTLE_S
         while (held := self.foreign_bytes()) is not None:
@@ -263,6 +348,20 @@ class Runner:
                     reference="gpu-taken",
                 )
             self.sleep(1.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Loaded:
+    """Points, and the shape of load of each where there are several."""
+
+    points: tuple[LoadPoint, ...]
+    shapes: tuple[str, ...]
+
+
+def _contents(order: Order, stage: int) -> int:
+    """A seed of its own for every load of a study."""
+    text = f"{order.number}/{order.thorough}/{order.round}/{stage}/{order.key}"
+    return int.from_bytes(hashlib.sha256(text.encode()).digest()[:6])
 
 
 def printed_tokens(log: Path) -> int | None:

@@ -1,15 +1,16 @@
 """Two plans side by side, and when the second is slower, which of their differences explains it."""
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from model_optimizer.core import Plan, Setting
-from model_optimizer.core.study import Contribution, Duel
+from model_optimizer.core import Plan, Progress, Setting
+from model_optimizer.core.study import Contribution, Duel, FinalRun
 
 from . import finals, objective
 from .objective import Aim
-from .run import Order, Outcome
+from .second_look import Shared
+from .turns import Arm, Execute, Order, Outcome, each_alone, endless, in_turn
 
 A, B = "a", "b"
 
@@ -30,12 +31,13 @@ class Difference:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideBySide:
     """`duel` compares b with a. `explained` holds, for each difference that was put back in b, what that
-    gave: its duel compares b as it is (a) with b with the value of a (b)."""
+    gave: its duel compares b as it is (a) with b with the value of a (b). `notes` say how it was run."""
 
     differences: tuple[Difference, ...]
     duel: Duel
     explained: tuple[Contribution, ...] = ()
     because: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def differences(a: Plan, b: Plan, defaults: Mapping[str, tuple[str, str]]) -> tuple[Difference, ...]:
@@ -68,62 +70,105 @@ def put_back(plan: Plan, difference: Difference) -> Plan:
     return dataclasses.replace(plan, settings=kept)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Duellists:
+    """What a comparison is handed. `share` gives servers that stand by each other, or says why not."""
+
+    aim: Aim
+    execute: Execute
+    share: Callable[[Sequence[Order]], Shared | str]
+    repeats: int
+    most: int
+    seed: int
+    progress: Progress
+
+
 def side_by_side(
-    a: Plan,
-    b: Plan,
-    aim: Aim,
-    execute: Callable[[Sequence[Order]], Iterator[tuple[Order, Outcome]]],
-    *,
-    defaults: Mapping[str, tuple[str, str]],
-    repeats: int,
-    most: int,
-    seed: int,
-    progress: Callable[[str, float | None], None],
+    a: Plan, b: Plan, given: Duellists, *, defaults: Mapping[str, tuple[str, str]]
 ) -> SideBySide:
     """Runs of a and b in turn; when b is worse, also b with each of at most `most` differences put back.
 
-    Execute is told which of the two an order is by `settings["arm"]`.
+    An order says which of the two it is of by `settings["arm"]`.
     """
     found = differences(a, b, defaults)
-    values = _runs({A: a, B: b}, aim, execute, repeats, seed, progress)
-    duel = finals.duel({"arm": A}, {"arm": B}, values[A], values[B])
+    runs, how = _runs({A: a, B: b}, given, given.seed)
+    duel = finals.duel({"arm": A}, {"arm": B}, runs[A], runs[B], resident=_resident(runs))
     if duel.decision != "worse" or not found:
-        return SideBySide(differences=found, duel=duel, because=_words(duel, found))
-    arms = {d.name: put_back(b, d) for d in found[:most]}
-    again = _runs({B: b, **arms}, aim, execute, repeats, seed + 1, progress)
+        return SideBySide(differences=found, duel=duel, because=_words(duel, found), notes=how)
+    arms = {d.name: put_back(b, d) for d in found[: given.most]}
+    again, more = _runs({B: b, **arms}, given, given.seed + 1)
     explained = tuple(
         Contribution(
             name=d.name,
             value=d.b,
             back_to=d.a,
-            verdict=finals.duel({"arm": B}, {"arm": B, d.name: d.a}, again[B], again[d.name]),
+            verdict=finals.duel(
+                {"arm": B}, {"arm": B, d.name: d.a}, again[B], again[d.name], resident=_resident(again)
+            ),
         )
-        for d in found[:most]
+        for d in found[: given.most]
     )
-    return SideBySide(differences=found, duel=duel, explained=explained, because=_cause(explained))
+    notes = tuple(dict.fromkeys((*how, *more)))
+    return SideBySide(
+        differences=found, duel=duel, explained=explained, because=_cause(explained), notes=notes
+    )
 
 
 def _runs(
-    arms: Mapping[str, Plan],
-    aim: Aim,
-    execute: Callable[[Sequence[Order]], Iterator[tuple[Order, Outcome]]],
-    repeats: int,
-    seed: int,
-    progress: Callable[[str, float | None], None],
-) -> dict[str, list[float]]:
-    names = list(arms)
-    values: dict[str, list[float]] = {name: [] for name in names}
-    sequence = finals.order(len(names), repeats, seed)
-    for turn, which in enumerate(sequence):
-        name = names[which]
-        progress(f"{name}: run {turn + 1} of {len(sequence)}", turn / len(sequence))
-        settings = {"arm": A if name == A else B, "put back": "" if name in (A, B) else name}
-        order = Order(number=turn, plan=arms[name], settings=settings, thorough=True)
-        for _, outcome in execute([order]):
-            score = objective.score(outcome.points, aim) if outcome.state != "failed" else None
-            if score is not None:
-                values[name].append(score.value)
-    return values
+    plans: Mapping[str, Plan], given: Duellists, seed: int
+) -> tuple[dict[str, list[FinalRun]], tuple[str, ...]]:
+    """Runs by arm, and how they were made."""
+    arms = [Arm(name=name, plan=plan, settings=_settings(name)) for name, plan in plans.items()]
+    runs: dict[str, list[FinalRun]] = {arm.name: [] for arm in arms}
+    orders = [Order(number=0, plan=arm.plan, settings=arm.settings, thorough=True) for arm in arms]
+    shared = given.share(orders)
+    resident = isinstance(shared, Shared)
+    notes = [
+        f"the servers stood by each other: {shared.because}"
+        if resident
+        else f"a start for every run: {shared}"
+    ]
+
+    def taken(turn: int, arm: Arm, outcome: Outcome) -> None:
+        score = (
+            objective.score(outcome.points, given.aim, outcome.shapes) if outcome.state != "failed" else None
+        )
+        if score is None:
+            notes.append(f"a run of {arm.name} failed: {outcome.because or 'nothing was measured'}")
+        runs[arm.name].append(
+            FinalRun(
+                turn=turn,
+                settings=arm.settings,
+                value=score.value if score else None,
+                points=outcome.points,
+                because=outcome.because,
+                shapes=outcome.shapes,
+                by_shape=score.shapes if score else {},
+                resident=resident,
+                beside=outcome.beside,
+                seconds=outcome.seconds,
+            )
+        )
+
+    in_turn(
+        arms,
+        shared.open if isinstance(shared, Shared) else each_alone(given.execute),
+        repeats=given.repeats,
+        seed=seed,
+        done=lambda turn, arm: False,
+        taken=taken,
+        progress=given.progress,
+        budget=endless(),
+    )
+    return runs, tuple(notes)
+
+
+def _settings(name: str) -> dict[str, str]:
+    return {"arm": A if name == A else B, "put back": "" if name in (A, B) else name}
+
+
+def _resident(runs: Mapping[str, Sequence[FinalRun]]) -> bool:
+    return any(run.resident for found in runs.values() for run in found)
 
 
 def _words(duel: Duel, found: Sequence[Difference]) -> str:

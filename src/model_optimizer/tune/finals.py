@@ -1,14 +1,10 @@
-"""The second look: finalists against the default in turn, and what is lost when a setting is put back.
-
-All arms run in one interleaved sequence, each run with a start of its own, so that a host that gets slower
-or faster meanwhile does so to all of them alike.
-"""
+"""Verdicts on arms that were measured in turn."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from model_optimizer.core import ratios
-from model_optimizer.core.study import Contribution, Duel, Settings
+from model_optimizer.core.study import Decision, Duel, FinalRun, Settings, ShapeRatio
 
 LEAST = 1e-9
 """Stands for a value of zero, whose logarithm does not exist."""
@@ -25,73 +21,76 @@ def order(arms: int, repeats: int, seed: int) -> list[int]:
     return sequence
 
 
-def duel(a: Settings, b: Settings, a_values: Sequence[float], b_values: Sequence[float]) -> Duel:
-    """Is b better than a? Undecided when the interval of the ratio holds 1, or too few runs succeeded."""
-    if not a_values or not b_values:
-        return _duel(a, b, a_values, b_values, because="one of them gave no value")
-    if max(a_values) <= 0 and max(b_values) <= 0:
-        return _duel(a, b, a_values, b_values, because="neither met the limits in any run")
-    first, second = ([max(v, LEAST) for v in values] for values in (a_values, b_values))
-    found = ratios.ratio(first, second)
-    if found.low is None or found.high is None:
-        because = "one run of each says nothing about the spread"
-        return _duel(a, b, a_values, b_values, because=because, ratio=found.value)
-    if not found.decided:
-        decision, because = "undecided", "the interval of the ratio holds 1"
-    else:
-        decision = "better" if found.value > 1 else "worse"
-        because = "the interval of the ratio lies on one side of 1"
-    return Duel(
-        a=a,
-        b=b,
-        a_values=tuple(a_values),
-        b_values=tuple(b_values),
-        ratio=found.value,
-        interval=(found.low, found.high),
-        decision=decision,
-        because=because,
-        runs_needed=None if found.decided else ratios.runs_needed(first, second),
-    )
-
-
-def _duel(
+def duel(
     a: Settings,
     b: Settings,
-    a_values: Sequence[float],
-    b_values: Sequence[float],
+    a_runs: Sequence[FinalRun],
+    b_runs: Sequence[FinalRun],
     *,
-    because: str,
-    ratio: float | None = None,
+    resident: bool = False,
 ) -> Duel:
+    """Is b better than a? Undecided when the interval of the ratio holds 1, or too few runs succeeded."""
+    one, two = _values(a_runs), _values(b_runs)
+    first, second = ([max(v, LEAST) for v in values] for values in (one, two))
+    found, needed = None, None
+    decision: Decision = "undecided"
+    if not one or not two:
+        because = "one of them gave no value"
+    elif max(one) <= 0 and max(two) <= 0:
+        because = "neither met the limits in any run"
+    else:
+        found = ratios.ratio(first, second)
+        decision = _decision(found)
+        if found.low is None:
+            because = "one run of each says nothing about the spread"
+        elif decision == "undecided":
+            because, needed = "the interval of the ratio holds 1", ratios.runs_needed(first, second)
+        else:
+            because = "the interval of the ratio lies on one side of 1"
     return Duel(
         a=a,
         b=b,
-        a_values=tuple(a_values),
-        b_values=tuple(b_values),
-        ratio=ratio,
-        interval=None,
-        decision="undecided",
+        a_values=tuple(one),
+        b_values=tuple(two),
+        ratio=found.value if found else None,
+        interval=_interval(found),
+        decision=decision,
         because=because,
+        runs_needed=needed,
+        resident=resident,
+        shapes=_by_shape(a_runs, b_runs),
     )
 
 
-def contributions(
-    winner: Settings,
-    default: Settings,
-    put_back: Sequence[str],
-    winner_values: Sequence[float],
-    values: Mapping[str, Sequence[float]],
-) -> tuple[Contribution, ...]:
-    """For each setting of `put_back`: the winner (b) beside the winner without it (a)."""
-    found: list[Contribution] = []
-    for name in put_back:
-        without = {**winner, name: default[name]}
-        found.append(
-            Contribution(
-                name=name,
-                value=winner[name],
-                back_to=default[name],
-                verdict=duel(without, winner, values.get(name, ()), winner_values),
-            )
+def _by_shape(a_runs: Sequence[FinalRun], b_runs: Sequence[FinalRun]) -> tuple[ShapeRatio, ...]:
+    """The ratio under each shape of load that both were measured under."""
+    made: list[ShapeRatio] = []
+    for name in dict.fromkeys(name for run in a_runs for name in run.by_shape):
+        one, two = (
+            [max(run.by_shape[name], LEAST) for run in runs if name in run.by_shape]
+            for runs in (a_runs, b_runs)
         )
-    return tuple(found)
+        if one and two and max(*one, *two) > LEAST:
+            found = ratios.ratio(one, two)
+            made.append(
+                ShapeRatio(
+                    shape=name, ratio=found.value, interval=_interval(found), decision=_decision(found)
+                )
+            )
+    return tuple(made)
+
+
+def _values(runs: Sequence[FinalRun]) -> list[float]:
+    return [run.value for run in runs if run.value is not None]
+
+
+def _interval(found: ratios.Ratio | None) -> tuple[float, float] | None:
+    if found is None or found.low is None or found.high is None:
+        return None
+    return found.low, found.high
+
+
+def _decision(found: ratios.Ratio) -> Decision:
+    if not found.decided:
+        return "undecided"
+    return "better" if found.value > 1 else "worse"

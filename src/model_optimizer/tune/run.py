@@ -2,16 +2,19 @@
 
 import dataclasses
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from model_optimizer.core import LoadPoint, MoptError, Plan, Progress
-from model_optimizer.core.study import FinalRun, Knob, Prior, Score, Settings, Study, Trial, TrialState
+from model_optimizer.core import MoptError, Plan, Progress
+from model_optimizer.core.study import Knob, Prior, Score, Settings, Study, Trial
 
-from . import finals, objective, space, surrogate
+from . import objective, space, surrogate
 from .objective import Aim
+from .second_look import Finalists, Look, Shared, look
+from .turns import Budget, Execute, Order, Outcome, Paused, endless
 
 HOPELESS = 0.7
 """A short probe below this share of the best value so far ends the trial. ASSUMED."""
@@ -21,55 +24,35 @@ BROKEN_STARTS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
-    """One start to carry out. After the short probe it ends when its value is under `hopeless_below`.
-
-    `thorough` runs skip the probe: they are for the record.
-    """
-
-    number: int
-    plan: Plan
-    settings: Settings
-    hopeless_below: float | None = None
-    thorough: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
-    """What came of an order. `reference` is the name of the error when it failed."""
-
-    state: TrialState
-    points: tuple[LoadPoint, ...] = ()
-    because: str | None = None
-    reference: str | None = None
-    start_s: float | None = None
-    seconds: float | None = None
-    kv_cache_tokens: int | None = None
-    kv_cache_tokens_predicted: int | None = None
-    worker: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Functions:
     """What the search is handed.
 
     `refuse` says why a plan cannot start, None when it can. `predict` is the logarithm of what it should be
     worth, None when nobody can tell. `execute` carries out orders, `workers` at a time, and yields each
-    as it ends. `now` is a clock in seconds, `saved` is called whenever the study has changed.
+    as it ends; with `at_once` the first batch is the default with others. `share` gives servers that stand by
+    each other for the second look, `apart` says what cannot be judged so. `now` is a clock in seconds,
+    `saved` is called whenever the study has changed, `budget` says when to pause.
     """
 
     refuse: Callable[[Plan], str | None]
     predict: Callable[[Plan], float | None]
-    execute: Callable[[Sequence[Order]], Iterator[tuple[Order, Outcome]]]
+    execute: Execute
     now: Callable[[], float]
     saved: Callable[[Study], None]
     workers: int = 1
+    at_once: bool = False
+    share: Callable[[Sequence[Order]], Shared | str] = field(
+        default=lambda orders: "servers that stand by each other were not offered"
+    )
+    apart: Callable[[Plan], str | None] = field(default=lambda plan: None)
+    budget: Budget = field(default_factory=endless)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TuneQuestion:
     """`plans` has the plan of each number format. `trials` and `limit_s` bound the search, not the finals:
     `finalists` x `repeats` runs, and `ablate` settings of the winner put back, `repeats` times each.
+    `second_look` is auto, resident or restart.
     """
 
     plan: Plan
@@ -85,6 +68,7 @@ class TuneQuestion:
     seed: int = 0
     storage: str | None = None
     priors: tuple[Prior, ...] = ()
+    second_look: str = "auto"
 
 
 def tune(
@@ -95,8 +79,11 @@ def tune(
     Raises ToolError when not even the default can be measured, HostError for a study that cannot be kept.
     """
     job = _Job(question, functions, folder, study, progress)
-    job.search()
-    job.second_look()
+    try:
+        job.search()
+        job.second_look()
+    except Paused:
+        return job.pause()
     return job.finish()
 
 
@@ -138,9 +125,11 @@ class _Job:
     # -- the search
 
     def search(self) -> None:
+        self._recall()
         if not self.study.trials:
-            self._run([self._ask(self._default)])
-            first = self.study.trials[-1]
+            others = min(self._room(), self._f.workers) - 1 if self._f.at_once else 0
+            self._run([self._ask(self._default), *(self._ask() for _ in range(others))])
+            first = next(t for t in self.study.trials if t.settings == self._default)
             if first.score is None:
                 from model_optimizer.core import ToolError
 
@@ -152,8 +141,19 @@ class _Job:
                 )
         while (room := self._room()) > 0 and not self._store.exhausted():
             self._require_hope()
+            self._f.budget.require("trial")
             batch = [self._ask() for _ in range(min(room, self._f.workers))]
             self._run(batch)
+
+    def _recall(self) -> None:
+        """What took how long in earlier sittings, for the pause."""
+        trials, budget = self.study.trials, self._f.budget
+        start = max((t.start_s or 0.0 for t in trials), default=0.0)
+        load = max(((t.seconds or 0.0) - (t.start_s or 0.0) for t in trials), default=0.0)
+        budget.took("open", start)
+        budget.took("trial", start + load * self._f.workers)
+        for run in self.study.final_runs:
+            budget.took("turn", run.seconds)
 
     def _room(self) -> int:
         if self._q.limit_s is not None and self._f.now() - self._begun > self._q.limit_s:
@@ -180,7 +180,13 @@ class _Job:
             plan=self._plan(chosen),
             settings=chosen,
             hopeless_below=best.value * HOPELESS if best is not None and best.value > 0 else None,
+            base=self._base(),
         )
+
+    def _base(self) -> dict[str, float]:
+        """What the default was worth under each shape of load."""
+        found = next((t.score for t in self.study.trials if t.settings == self._default), None)
+        return dict(found.shapes) if found is not None else {}
 
     def _run(self, batch: Sequence[tuple[Any, Order]]) -> None:
         """Carry out and tell; whatever is still open when this ends by force is told to be interrupted."""
@@ -188,16 +194,18 @@ class _Job:
         count = len(self.study.trials)
         self._progress(f"trial {count + 1} of {self._q.trials}", count / max(self._q.trials, 1))
         try:
-            for order, outcome in self._f.execute([order for _, order in batch]):
-                trial = self._trial(order, outcome)
-                self._store.tell(open_.pop(order.number), trial)
-                self._grow(trials=(*self.study.trials, trial))
+            with self._f.budget.spent("trial"):
+                for order, outcome in self._f.execute([order for _, order in batch]):
+                    trial = self._trial(order, outcome)
+                    self._store.tell(open_.pop(order.number), trial)
+                    self._f.budget.took("open", trial.start_s)
+                    self._grow(trials=(*self.study.trials, trial))
         finally:
             for handle in open_.values():
                 self._store.interrupt(handle)
 
     def _trial(self, order: Order, outcome: Outcome) -> Trial:
-        found = objective.score(outcome.points, self._q.aim)
+        found = objective.score(outcome.points, self._q.aim, outcome.shapes, self._base())
         state = outcome.state if found is not None or outcome.state == "failed" else "failed"
         by = "default" if order.settings == self._default else "prediction and trials"
         return Trial(
@@ -215,6 +223,8 @@ class _Job:
             start_s=outcome.start_s,
             seconds=outcome.seconds,
             worker=outcome.worker,
+            shapes=outcome.shapes,
+            beside=outcome.beside,
         )
 
     # -- the second look
@@ -224,62 +234,45 @@ class _Job:
         chosen = self._finalists()
         if not chosen or self._q.repeats < 1:
             return
-        best = chosen[0]
-        back = self._largest(best)
-        without = [{**best, name: self._default[name]} for name in back]
-        arms: list[Settings] = [self._default, *chosen, *without]
-        # An arm that equals another (a winner with one change, put back) shares its runs.
-        places = [arms.index(arm) for arm in arms]
-        unique = sorted(set(places))
-        values: dict[int, list[float]] = {place: [] for place in unique}
-        sequence = finals.order(len(unique), self._q.repeats, self._q.seed)
-        for turn, which in enumerate(sequence):
-            self._progress(f"second look {turn + 1} of {len(sequence)}", turn / len(sequence))
-            arm = arms[place := unique[which]]
-            done = self._done(turn, arm) or self._final(turn, arm)
-            if done is None or done.value is None:
-                self._note(f"run {turn + 1} of the second look failed: {done.because if done else 'lost'}")
-            else:
-                values[place].append(done.value)
-            self._decide(chosen, back, places, values)
-
-    def _done(self, turn: int, arm: Settings) -> FinalRun | None:
-        """A run that an earlier process made, when it was this one."""
-        found = next((r for r in self.study.final_runs if r.turn == turn), None)
-        return found if found is not None and found.settings == arm else None
-
-    def _final(self, turn: int, arm: Settings) -> FinalRun | None:
-        made: FinalRun | None = None
-        order = Order(number=turn, plan=self._plan(arm), settings=arm, thorough=True)
-        for _, outcome in self._f.execute([order]):
-            found = objective.score(outcome.points, self._q.aim) if outcome.state != "failed" else None
-            made = FinalRun(
-                turn=turn,
-                settings=arm,
-                value=found.value if found else None,
-                points=outcome.points,
-                because=outcome.because,
-            )
-            others = tuple(r for r in self.study.final_runs if r.turn != turn)
-            self._grow(final_runs=(*others, made))
-        return made
-
-    def _decide(
-        self,
-        chosen: Sequence[Settings],
-        back: Sequence[str],
-        places: Sequence[int],
-        values: Mapping[int, Sequence[float]],
-    ) -> None:
-        base = values[places[0]]
-        duels = tuple(
-            finals.duel(self._default, arm, base, values[places[1 + i]]) for i, arm in enumerate(chosen)
+        finalists = Finalists(
+            default=self._default, chosen=tuple(chosen), back=tuple(self._largest(chosen[0]))
         )
-        lost = {name: values[places[1 + len(chosen) + i]] for i, name in enumerate(back)}
-        self._grow(
-            finals=duels,
-            contributions=finals.contributions(chosen[0], self._default, back, values[places[1]], lost),
+        look(
+            finalists,
+            Look(
+                plan=self._plan,
+                aim=self._q.aim,
+                execute=self._f.execute,
+                share=self._f.share,
+                apart=self._f.apart,
+                how=self._q.second_look,
+                repeats=self._q.repeats,
+                seed=self._q.seed,
+                levels=partial(self._levels_of, finalists),
+                base=self._base(),
+                progress=self._progress,
+                budget=self._f.budget,
+                study=lambda: self.study,
+                grow=self._grow,
+                note=self._note,
+            ),
         )
+
+    def _levels_of(self, finalists: Finalists, arm: Settings) -> dict[str, tuple[float, ...]]:
+        """The loads at which it was worth most in the search; where it was not tried, those of the others."""
+        seen = {
+            tuple(sorted(t.settings.items())): objective.best_levels(t.points, self._q.aim, t.shapes)
+            for t in self.study.trials
+            if t.state == "measured"
+        }
+        named = [tuple(sorted(settings.items())) for _, settings in finalists.named]
+        own = seen.get(tuple(sorted(arm.items())))
+        from_ = [own] if own else [seen[key] for key in named if key in seen]
+        found: dict[str, set[float]] = {}
+        for levels in from_:
+            for shape, level in levels.items():
+                found.setdefault(shape, set()).add(level)
+        return {shape: tuple(sorted(levels)) for shape, levels in found.items()}
 
     def _finalists(self) -> list[Settings]:
         """The best settings that are not the default, by what was measured."""
@@ -305,6 +298,15 @@ class _Job:
 
     # -- the end
 
+    def pause(self) -> Study:
+        """The time that was given is used up: no verdict before all runs are there."""
+        done = sum(run.value is not None for run in self.study.final_runs)
+        self._grow(
+            winner=None,
+            paused=f"paused after {len(self.study.trials)} trials and {done} runs of the second look",
+        )
+        return self.study
+
     def finish(self) -> Study:
         better = [d for d in self.study.finals if d.decision == "better"]
         winner, because = None, "no finalist was proven better than the default, so the default stays"
@@ -318,6 +320,7 @@ class _Job:
         self._grow(
             winner=winner,
             because=because,
+            paused=None,
             pareto=objective.pareto(scores),
             predicted_error=_prediction_error(self.study.trials),
         )

@@ -9,10 +9,12 @@ from model_optimizer.cli import options
 from model_optimizer.core import UsageError
 
 if TYPE_CHECKING:
+    from model_optimizer.core.study import Shape
     from model_optimizer.flow.study import TuneRequest
 
 GROUP = "measure"
-KEPT = frozenset({"target", "resume", "as_json", "dry_run"})
+KEPT = frozenset({"target", "resume", "as_json", "dry_run", "pause_s"})
+"""What may stand beside --resume."""
 
 
 def _knobs(_c: click.Context, _p: click.Parameter, value: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
@@ -52,6 +54,32 @@ def _names(_c: click.Context, _p: click.Parameter, value: str | None) -> tuple[s
     return tuple(part.strip() for part in value.split(",") if part.strip()) if value else ()
 
 
+def _shapes(_c: click.Context, _p: click.Parameter, value: tuple[str, ...]) -> "tuple[Shape, ...]":
+    """`name=PROMPT/OUTPUT`, two distributions of lengths."""
+    from model_optimizer.core import lengths
+    from model_optimizer.core.study import Shape
+
+    found: dict[str, Shape] = {}
+    for text in value:
+        name, equals, rest = text.partition("=")
+        prompt, slash, output = rest.rpartition("/")
+        if not equals or not name or not slash or not prompt:
+            raise UsageError(
+                f"`--workload {text}` is not NAME=PROMPT/OUTPUT",
+                hint=("--workload chat=uniform:512,1536/uniform:64,192 --workload mixed=choice:10,2000/128",),
+            )
+        if name in found:
+            raise UsageError(f"two workloads are called `{name}`")
+        found[name] = Shape(
+            name=name, prompt_tokens=lengths.parse(prompt), output_tokens=lengths.parse(output)
+        )
+    if len(found) == 1:
+        raise UsageError(
+            "one workload needs no name", hint=("use --prompt-tokens and --output-tokens, or name another",)
+        )
+    return tuple(found.values())
+
+
 _FOLDER = click.Path(path_type=Path, file_okay=False)
 
 
@@ -61,6 +89,21 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option("--scheme", help="The number format, where TARGET is a model.")
 @click.option("--prompt-tokens", type=options.LengthsType(), help="N, or a distribution of prompt lengths.")
 @click.option("--output-tokens", type=options.LengthsType(), help="N, or a distribution of output lengths.")
+@click.option(
+    "--workload",
+    "shapes",
+    multiple=True,
+    callback=_shapes,
+    metavar="NAME=PROMPT/OUTPUT",
+    help="One of several kinds of traffic, all of which the winner must be good at.",
+)
+@click.option(
+    "--over",
+    type=click.Choice(["mean", "worst"]),
+    default="mean",
+    show_default=True,
+    help="Of several workloads: their geometric mean, or the worst ratio to the default.",
+)
 @click.option("--concurrency", callback=_levels, metavar="N,N", help="Levels of a closed loop.")
 @click.option("--qps", "--rate", callback=_levels, metavar="R,R", help="Levels of an open loop.")
 @options.slo
@@ -80,6 +123,24 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option(
     "--repeats", type=click.IntRange(0), default=3, show_default=True, help="Runs of each in the end."
 )
+@click.option(
+    "--second-look",
+    type=click.Choice(["auto", "resident", "restart"]),
+    default="auto",
+    show_default=True,
+    help="One server for each arm, side by side (resident), or one for each run.",
+)
+@click.option(
+    "--together", type=click.IntRange(1), default=1, show_default=True, help="Trials started side by side."
+)
+@click.option(
+    "--start-together",
+    type=click.IntRange(1),
+    default=4,
+    show_default=True,
+    help="Servers that start at the same time.",
+)
+@click.option("--pause-after", "pause_s", type=options.SecondsType(), help="Begin nothing new after so long.")
 @click.option("--ablate", type=click.IntRange(0), default=2, show_default=True, help="Settings put back.")
 @click.option("--knob", "values", multiple=True, callback=_knobs, metavar="NAME=A,B", help="Values to try.")
 @click.option("--only", callback=_names, metavar="A,B", help="Only these knobs, and those under --knob.")
@@ -132,7 +193,9 @@ def COMMAND(target: str | None, **given: Any) -> None:
             prepared = api.tuning(request, given["out"], progress=reporter)
             click.echo(render_tune.space_text(prepared), nl=False)
             return
-        folder, study = api.tune(request, given["resume"] or given["out"], progress=reporter)
+        folder, study = api.tune(
+            request, given["resume"] or given["out"], progress=reporter, pause_s=given["pause_s"]
+        )
     finally:
         reporter.close()
     click.echo(codec.dumps(study) if given["as_json"] else render_tune.study_text(study, folder), nl=False)
