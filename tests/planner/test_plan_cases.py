@@ -163,8 +163,12 @@ def test_int8_with_int8_activations_is_refused_on_blackwell() -> None:
 def test_tensorrt_for_rtx_is_judged_apart() -> None:
     asked = {"qps": 20, "p": 64, "e2e_ms": 200, "build_minutes": 10}
     model = "sentence-transformers/all-MiniLM-L6-v2"
-    found = plan(model, "rtx 5090", engine="tensorrt_rtx", scheme="int8_weight", **asked)
-    assert found.feasible
+    found = plan(model, "rtx 5090", engine="tensorrt_rtx", scheme="int8", **asked)
+    assert found.feasible, "vLLM refuses INT8 there"
+    for scheme in ("int8_weight", "nvfp4"):
+        none = plan(model, "rtx 5090", engine="tensorrt_rtx", scheme=scheme, **asked)
+        assert (none.feasible, none.binding) == (False, "number format")
+        assert "`mopt convert` makes no network" in reasons(none, "tensorrt_rtx", scheme)
     server = plan(model, "h100", near=False, engine="tensorrt_rtx", **asked)
     assert not server.feasible and server.binding == "gpu", "it does not build for 9.0"
     best = plan(model, "rtx 5090", **asked)

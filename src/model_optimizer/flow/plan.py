@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from model_optimizer.planner.speed import Setup
 
 ENGINES = "model_optimizer.engines"
+NETWORK = "onnx_typed"
 SHARES = 400
 """Steps of a distribution that is written out."""
 MEASURED_SEQS, MEASURED_TOKENS = 256, 8192
@@ -157,8 +159,16 @@ def functions(steps: StepsFunction | None = None, *, required: bool = False) -> 
         estimate=estimate,
         engines={name: e for name, e in engines.items() if "gpu" in e.DEVICES and hasattr(e, "offer")},
         steps_required=required,
+        networks=_networks,
         schemes={n: m.SCHEME for n, m in plugins.load_all("model_optimizer.schemes").items()},
     )
+
+
+@cache
+def _networks() -> frozenset[str]:
+    """Schemes in which some tool of convert/ writes a network that TensorRT takes."""
+    writes = [getattr(tool, "WRITES", {}) for tool in plugins.load_all("model_optimizer.convert").values()]
+    return frozenset(name for one in writes for name, form in one.items() if form == NETWORK)
 
 
 def stepping(question: PlanQuestion, source: StepSource, desk: "Desk") -> StepsFunction:

@@ -14,6 +14,8 @@ from .question import Functions, No, PlanQuestion
 # Schemes that are tried for a checkpoint that is not quantized, the most precise first.
 OPEN = ("bf16", "fp16", "fp8", "int8_weight", "int8", "awq_int4", "nvfp4", "int4_rtn")
 BF16_FROM = (8, 0)
+NETWORKS = frozenset({"tensorrt", "tensorrt_rtx"})
+"""Engines that are built from an ONNX network, whose numbers are those of the engine."""
 PLAIN = frozenset({"bf16", "fp16", "fp32"})
 ONLINE = {"fp8": "fp8"}
 """Schemes that the engine makes of a 16-bit checkpoint while it loads, and its word for them."""
@@ -81,6 +83,12 @@ def enumerate_all(question: PlanQuestion, functions: Functions) -> tuple[list[Ca
             rejected.append(_no(name, "any", reason, f"engines/{name}", "number format"))
         for scheme in schemes:
             ability = _with_dtype(question, engine.ability(scheme, question.site, offer.version))
+            if name in NETWORKS and functions.networks and scheme.name not in functions.networks():
+                reason = f"`mopt convert` makes no network in {scheme.name}"
+                rejected.append(
+                    _no(name, scheme.name, reason, "convert/, what each tool writes", "number format")
+                )
+                continue
             if ability.how == "no":
                 rejected.append(_no(name, scheme.name, ability.because, ability.source, "number format"))
                 continue

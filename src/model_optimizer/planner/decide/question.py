@@ -34,6 +34,7 @@ class Functions:
     """What the decision is handed, so that it can be tested without arithmetic of memory or time.
 
     `steps_required`: a candidate whose step times cannot be had is refused, not taken without a prediction.
+    `networks` are the schemes in which the tools here make a network for TensorRT; None asks for none.
     """
 
     fit: FitFunction
@@ -42,6 +43,7 @@ class Functions:
     engines: Mapping[str, GpuEngine]
     schemes: Mapping[str, Scheme]
     steps_required: bool = False
+    networks: Callable[[], frozenset[str]] | None = None
 
 
 def remembering(fit: FitFunction) -> FitFunction:
