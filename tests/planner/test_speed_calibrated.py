@@ -218,3 +218,22 @@ def test_without_a_gpu_the_worker_says_what_to_name(onnx_env_python: Path) -> No
     with pytest.raises(HostError) as error:
         worker.run_job(onnx_env_python, "calibrate", asked, lambda *_: None, env=environment, timeout_s=120)
     assert "--python" in error.value.hint[0]
+
+
+def test_texts_in_batches_take_what_a_pooling_runner_took_on_an_h200() -> None:
+    """Batches of 8 and 32 texts, measured in one process; the batch of 1 gave what a layer costs the host."""
+    evidence = Path(__file__).parents[2] / "evidence"
+    rows = json.loads((evidence / "convert/embed-table-h200-2026-11-30.json").read_text())["rows"]
+    answer = json.loads((evidence / "speed-model/calibrate-h200.json").read_text())
+    found = room.calibration(answer, gpus.find("h200"), date="2026-11-30")
+    steps = roofline(setup("h200", name="Qwen/Qwen3-Embedding-0.6B", version="0.25.1"), calibration=found)
+    measured = {r["batch"]: r["latency_ms"]["p50"] for r in rows if r["way"] == "vllm-fp16"}
+    for batch in (8, 32):
+        assert steps.prefill_ms(512, sequences=batch) == pytest.approx(measured[batch], rel=0.25)
+
+
+def test_a_pooling_runner_pays_for_its_layers_whatever_the_batch() -> None:
+    name = "Qwen/Qwen3-Embedding-0.6B"
+    few = roofline(setup("h100", name=name)).prefill_ms(8)
+    assert few > 28 * 0.2, "no graph covers a whole step"
+    assert roofline(setup("h100", name="Qwen/Qwen3-0.6B")).prefill_ms(8) < 0.6 * few

@@ -152,10 +152,10 @@ class Shared(Fact):
     `pass_bandwidth` the share of the peak that they reach. `frontend_busy_ms` is the time in which the server
     in front of an engine (one Python process) reads a request and can do nothing else.
 
-    Four say what a calibrated machine is compared with: without graphs a layer costs the host as much as
-    `layer_launches` launches, `piece_launches` where it is compiled in pieces; and `pass_us` and
-    `pass_bandwidth` hold where a small kernel in a graph takes `reference_launch_us` and copies reach
-    `reference_copy` of the bandwidth.
+    Five say what a calibrated machine is compared with: without graphs a layer costs the host as much as
+    `layer_launches` launches, `piece_launches` where it is compiled in pieces, `pooled_launches` where a
+    runner of embedding models does it; and `pass_us` and `pass_bandwidth` hold where a small kernel in a
+    graph takes `reference_launch_us` and copies reach `reference_copy` of the bandwidth.
     """
 
     sustained: float
@@ -169,6 +169,7 @@ class Shared(Fact):
     frontend_busy_ms: float
     layer_launches: float
     piece_launches: float
+    pooled_launches: float
     reference_launch_us: float
     reference_copy: float
 

@@ -132,10 +132,13 @@ def shared(known: Shared, calibration: Calibration, gpu: GpuFact) -> Shared:
     return found
 
 
-def host(known: Overhead, calibration: Calibration, shared: Shared) -> Overhead:
-    """What a layer costs the host where no graph covers a step, by how long one launch takes here."""
+def host(known: Overhead, calibration: Calibration, shared: Shared, *, pooled: bool = False) -> Overhead:
+    """What a layer costs the host where no graph covers a step, by how long one launch takes here.
+
+    A model that is `pooled` shares the host with no sampler and no streams of answers.
+    """
     if calibration.eager_launch_us is None:
         return known
     eager = shared.layer_launches * calibration.eager_launch_us
-    pieces = shared.piece_launches * calibration.eager_launch_us
+    pieces = (shared.pooled_launches if pooled else shared.piece_launches) * calibration.eager_launch_us
     return replace(known, layer_us=pieces if known.layer_us else 0.0, eager_layer_us=eager)

@@ -111,6 +111,7 @@ class Roofline:
     reduce_token: float
     stages: int
     eager: bool
+    pooled: bool
     host: Overhead
     known: dict[tuple[float, float], float] = field(
         default_factory=dict[tuple[float, float], float], repr=False
@@ -182,7 +183,7 @@ class Roofline:
     def _launch(self, batch: Batch) -> float:
         if self.eager:
             return self.layers * self.host.eager_layer_us * MICRO
-        if batch.positions > self.host.captured_tokens:
+        if self.pooled or batch.positions > self.host.captured_tokens:
             return self.layers * self.host.layer_us * MICRO
         return 0.0
 
@@ -212,12 +213,14 @@ def roofline(
     gpu, shared = setup.gpu, shared or speed.shared()
     kernels = speed.generation(gpu.compute_capability or (0, 0))
     overhead = overhead or speed.engine(setup.engine).at(setup.version)
+    # Encoders and embedding models run without graphs of whole steps, whatever the batch.
+    pooled = setup.model.task != "generate"
     if calibration is not None:
         from . import calibrated
 
         shared = calibrated.shared(shared, calibration, gpu)
         kernels = calibrated.apply(kernels, calibration, shared)
-        overhead = calibrated.host(overhead, calibration, shared)
+        overhead = calibrated.host(overhead, calibration, shared, pooled=pooled)
     parts = products(
         setup.model, tensor_parallel=setup.tensor_parallel, expert_parallel=setup.expert_parallel
     )
@@ -237,6 +240,7 @@ def roofline(
         reduce_token=token,
         stages=setup.pipeline_parallel,
         eager=setup.eager,
+        pooled=pooled,
         host=overhead,
     )
 
