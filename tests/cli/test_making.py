@@ -11,8 +11,9 @@ from click.testing import CliRunner, Result
 from inline_snapshot import snapshot
 
 from model_optimizer.cli.app import app
-from model_optimizer.core import Artifact, HostError, MoptError, codec
+from model_optimizer.core import Artifact, HostError, MoptError, Verdict, codec
 from model_optimizer.system import environments
+from model_optimizer.testing import checkpoints
 
 CONFIG = {
     "architectures": ["BertModel"], "model_type": "bert", "hidden_size": 8, "num_hidden_layers": 1,
@@ -162,3 +163,55 @@ def test_a_worker_that_fails_leaves_nothing(model: str, monkeypatch: pytest.Monk
     error = refusal(mopt("quantize", model, "--scheme", "int8", "--out", "made"))
     assert error.reference == "disk-full"
     assert sorted(path.name for path in Path().iterdir()) == ["bert"]
+
+
+FP8: Mapping[str, Any] = {
+    "quant_method": "compressed-tensors", "format": "float-quantized", "ignore": [],
+    "config_groups": {
+        "group_0": {
+            "targets": ["Linear"],
+            "weights": {"num_bits": 8, "type": "float", "strategy": "channel"},
+            "input_activations": {"num_bits": 8, "type": "float", "dynamic": True, "strategy": "token"},
+        }
+    },
+}  # fmt: skip
+LAYER = "encoder.layer.0.attention.self.query"
+
+
+@pytest.fixture
+def quantized(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Stands in for llm-compressor: writes a checkpoint of one FP8 layer with the tensors that a test adds."""
+    extra: list[str] = []
+
+    def run(environment: str, worker: str, request: Mapping[str, Any], progress: Any) -> Mapping[str, Any]:
+        out = Path(request["out"])
+        tensors = {f"{LAYER}.weight": ("F8_E4M3", (8, 8)), **dict.fromkeys(extra, ("F32", (8, 1)))}
+        checkpoints.write_folder(out, {**CONFIG, "quantization_config": FP8}, tensors)
+        file = out / "model.safetensors"
+        content = file.read_bytes()
+        body = 8 + int.from_bytes(content[:8], "little")
+        file.write_bytes(content[:body] + b"\x3f" * (len(content) - body))
+        (out / "tokenizer.json").write_text("{}")
+        return {"versions": {"llmcompressor": "0.14"}, "notes": []}
+
+    monkeypatch.setattr(environments, "run_worker", run)
+    return extra
+
+
+def test_a_checkpoint_is_read_as_the_engine_will(model: str, quantized: list[str]) -> None:
+    quantized.append(f"{LAYER}.weight_scale")
+    result = mopt("quantize", model, "--scheme", "fp8", "--out", "made", "--verdict", "verdict.json")
+    assert result.exit_code == 0, result.output
+    assert "made by data_free" in result.stdout
+    assert "PASS: layer format" in result.stdout
+    verdict = codec.load(Path("verdict.json"), Verdict)
+    assert (verdict.layer, verdict.outcome) == ("format", "pass")
+
+
+def test_a_checkpoint_that_the_linter_refuses_ends_with_1(model: str, quantized: list[str]) -> None:
+    result = mopt("quantize", model, "--scheme", "fp8", "--out", "made", "--json")
+    assert result.exit_code == 1
+    assert codec.loads(result.stdout, Artifact).scheme == "fp8"
+    assert "FAIL: layer format" in result.stderr
+    assert "scales" in result.stderr
+    assert Path("made/config.json").exists(), "it is there to be looked at"

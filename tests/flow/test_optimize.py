@@ -5,7 +5,7 @@ import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -48,6 +48,7 @@ class World:
         self.needs = Needs(disk_bytes=MIB, memory_bytes=MIB)
         self.free_bytes: int | None = 1 << 30
         self.changed: set[str] = set()
+        self.lints: dict[str, Literal["pass", "fail", "undecided"]] = {}
         self.running = 0
 
     def note(self, call: str) -> None:
@@ -73,6 +74,7 @@ class World:
             ),
             needs=lambda plans, checkpoint: self.needs,
             make=self.make,
+            lint=self.lint,
             verify=self.verify,
             serve=self.serve,
             measure=self.measure,
@@ -85,6 +87,12 @@ class World:
         path = folder / plan.scheme
         path.mkdir(parents=True)
         return dataclasses.replace(records.artifact(plan.scheme, 6 * MIB), path=str(path))
+
+    def lint(self, plan: Plan, made: Artifact) -> Verdict | None:
+        if plan.scheme not in self.lints:
+            return None
+        outcome = self.lints[plan.scheme]
+        return Verdict(layer="format", subject=made.path, outcome=outcome, because=f"the format is {outcome}")
 
     def verify(
         self, plan: Plan, artifact: Artifact, reference: Artifact, desk: Desk, progress: Progress
@@ -160,6 +168,19 @@ def test_what_failed_verification_is_never_served(
     record = run()
     assert fates(record)["onnxruntime-int4_rtn"] == "not-served"
     assert "serve int4_rtn" not in world.calls
+    assert record.run.winner == "onnxruntime-int8_weight"
+
+
+def test_what_the_linter_refuses_is_not_even_loaded(run: Callable[..., Record], world: World) -> None:
+    world.lints = {"int4_rtn": "fail", "int8_weight": "undecided"}
+    record = run()
+    refused, other = (
+        next(c for c in record.candidates if c.name.endswith(s)) for s in ("int4_rtn", "int8_weight")
+    )
+    assert (refused.fate, refused.because) == ("not-served", "the format is fail")
+    assert [v.layer for v in refused.verdicts] == ["format"]
+    assert "verify int4_rtn" not in world.calls
+    assert [v.layer for v in other.verdicts] == ["format", "model"], "what is only unknown goes on"
     assert record.run.winner == "onnxruntime-int8_weight"
 
 

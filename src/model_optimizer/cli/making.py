@@ -11,7 +11,7 @@ from .options import Decorator
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from model_optimizer.core import Artifact, Progress
+    from model_optimizer.core import Artifact, Progress, Verdict
     from model_optimizer.core.paths import Work
 
 choices: Decorator = options.together(
@@ -33,8 +33,10 @@ def carry_out(
     dry_run: bool,
     as_json: bool,
     make: "Callable[[Path, Progress], Artifact] | None" = None,
+    lint: "Callable[[Artifact], Verdict | None] | None" = None,
 ) -> None:
-    """`make` does the work where it is not `api.make`."""
+    """`make` does the work where it is not `api.make`. What `lint` finds is shown too; exits with 1 when that
+    is a fault."""
     from model_optimizer import api
     from model_optimizer.core import codec
 
@@ -51,3 +53,11 @@ def carry_out(
     finally:
         reporter.close()
     click.echo(codec.dumps(made) if as_json else artifact_text(made, work.source), nl=False)
+    verdict = lint(made) if lint else None
+    if verdict is None:
+        return
+    from .render_verify import verdict_text
+
+    click.echo(verdict_text(verdict), nl=False, err=as_json)
+    if verdict.outcome == "fail":
+        raise click.exceptions.Exit(1)

@@ -17,6 +17,8 @@ from model_optimizer.verify import subject
 from model_optimizer.verify.format_engine import Target
 
 FORMATS = {"compressed-tensors": "compressed_tensors", "modelopt": "modelopt"}
+QUANTIZED = frozenset(FORMATS.values())
+"""Formats of quantized checkpoints, which can be looked at."""
 
 
 def verify_format(

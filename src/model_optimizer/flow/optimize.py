@@ -52,7 +52,8 @@ REFERENCE = "reference"
 class Stages:
     """What the pipeline is made of.
 
-    `serve` gives a running server that stops when the block ends. `free_bytes` is what the disk below a
+    `lint` reads what was made as the engine will, None for what is no quantized checkpoint. `serve` gives a
+    running server that stops when the block ends. `free_bytes` is what the disk below a
     folder has left. `unchanged` says whether an artefact's content is what its digest says,
     `explain` adds to a tool's error what its log shows.
     """
@@ -66,6 +67,7 @@ class Stages:
     options: Callable[[Host, ModelSpec, Artifact, Workload, Slo], Options]
     needs: Callable[[Sequence[Plan], Artifact], Needs]
     make: Callable[[Plan, Artifact, Path, Progress], Artifact]
+    lint: Callable[[Plan, Artifact], Verdict | None]
     verify: Callable[[Plan, Artifact, Artifact, Desk, Progress], Verdict]
     serve: Callable[[Plan, Artifact, Path, Progress], AbstractContextManager[Any]]
     measure: Callable[[Any, Plan, Progress], Measurement]
@@ -205,17 +207,27 @@ class _Job:
                 self._folder.write_artifact(made, name)
 
     def verify_all(self) -> None:
-        """Every candidate against the reference; what does not pass is never served."""
+        """Every candidate against the reference; what does not pass is never served. What the linter refuses
+        is not even loaded."""
         for name in self._waiting():
             if name == REFERENCE:
                 continue
             verdict = self._folder.read(Verdict, f"candidates/{name}/verdict-model")
             if verdict is None:
                 with self._candidate_step("verify", name):
-                    verdict = self._verdict(name)
+                    verdict = self._refused(name) or self._verdict(name)
             if verdict and verdict.outcome != "pass":
                 why = verdict.because or f"verification was {verdict.outcome}"
                 self._settle(name, "not-served", why)
+
+    def _refused(self, name: str) -> Verdict | None:
+        """What the linter says when it refuses an artefact."""
+        verdict = self._stages.lint(self._plan(name), self._artifact(name))
+        if verdict is None:
+            return None
+        verdict = dataclasses.replace(verdict, subject=name)
+        self._folder.write(verdict, f"candidates/{name}/verdict-format")
+        return verdict if verdict.outcome == "fail" else None
 
     def _verdict(self, name: str) -> Verdict:
         desk = Desk(scratch=self._folder.path / "verify", log=self._folder.log(f"verify-{name}"))

@@ -37,8 +37,10 @@ from model_optimizer.quantize import run as quantize
 from model_optimizer.serve import ServerHandle, start
 from model_optimizer.system import environments, files, making, models, telemetry
 from model_optimizer.system import probe as probing
+from model_optimizer.verify import format_engine
 from model_optimizer.verify import texts as inputs
 
+from .format import QUANTIZED, verify_format
 from .optimize import Stages
 from .verify import Case, Desk, verify_candidate
 
@@ -90,6 +92,7 @@ class Wiring:
             options=self._options,
             needs=self._needs,
             make=self._make,
+            lint=self._lint,
             verify=self._verify,
             serve=self._serve,
             measure=self._measure,
@@ -164,6 +167,17 @@ class Wiring:
         )
         choices = quantize.Choices(calibration=texts)
         return {name: quantize.configured(tool, choices) for name, tool in self._kit.tools.items()}
+
+    def _lint(self, plan: Plan, made: Artifact) -> Verdict | None:
+        if made.format not in QUANTIZED:
+            return None
+        return verify_format(
+            Path(made.path),
+            format_engine.Target(engine=plan.engine),
+            engines=self._kit.engines,
+            schemes=self._kit.schemes,
+            scheme=made.scheme,
+        )
 
     def _verify(
         self, plan: Plan, candidate: Artifact, reference: Artifact, desk: Desk, progress: Progress

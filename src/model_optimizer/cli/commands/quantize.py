@@ -8,7 +8,7 @@ import click
 from model_optimizer.cli import making, options
 
 if TYPE_CHECKING:
-    from model_optimizer.core import Lengths
+    from model_optimizer.core import Artifact, Lengths, Verdict
 
 GROUP = "make"
 NEARLY_ALL = 0.95
@@ -37,6 +37,12 @@ NEARLY_ALL = 0.95
 )
 @click.option("--search-steps", type=click.IntRange(min=1), default=20, show_default=True, help="Of AWQ.")
 @click.option("--bits", type=click.FloatRange(4.5, 16), help="Of `mixed`: bits a weight, on average.")
+@click.option(
+    "--verdict",
+    "verdict_file",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write what the linter found to a file.",
+)
 @making.choices
 def COMMAND(
     model: str,
@@ -54,6 +60,7 @@ def COMMAND(
     exclude: tuple[str, ...],
     search_steps: int,
     bits: float | None,
+    verdict_file: Path | None,
     out: Path,
     dry_run: bool,
     as_json: bool,
@@ -63,6 +70,9 @@ def COMMAND(
     What it takes in memory, disk and time is said before work begins; what cannot be made, or could not run
     on the engine or GPU that you name, is refused then. The head, routers of experts and tables keep their
     precision, and the reason is printed. Some schemes look at calibration texts: take your own.
+
+    A checkpoint that was made is read as the engine will read it (layer format of `mopt verify`); exits with
+    1 when that finds a fault.
 
     A job that was interrupted or killed goes on behind the last finished layer or file of weights when the
     same command is given again.
@@ -90,7 +100,28 @@ def COMMAND(
         dry_run=dry_run,
         as_json=as_json,
         make=lambda place, progress: api.quantize(found, place, progress=progress),
+        lint=lambda made: _lint(made, engine, gpu, verdict_file),
     )
+
+
+def _lint(made: "Artifact", engine: str | None, gpu: str | None, file: Path | None) -> "Verdict | None":
+    """None for what is no checkpoint."""
+    from model_optimizer import api
+    from model_optimizer.flow.format import QUANTIZED
+    from model_optimizer.flow.quality import Wishes
+
+    if made.format not in QUANTIZED:
+        return None
+    verdict = api.verify(
+        made.path,
+        layer="format",
+        scheme=made.scheme,
+        wishes=Wishes(engine=engine, gpu=gpu),
+        progress=lambda _text, _share=None: None,
+    )
+    if file:
+        api.save(verdict, file)
+    return verdict
 
 
 def _workload_tokens(prompt: "Lengths | None", output: "Lengths | None") -> int | None:
