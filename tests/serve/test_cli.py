@@ -1,5 +1,6 @@
 """`mopt serve` as a person uses it."""
 
+import dataclasses
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from inline_snapshot import snapshot
 from model_optimizer.cli import render_serve
 from model_optimizer.core import Launch
 from model_optimizer.serve import Served
+from model_optimizer.serve.printed import Compared
 from model_optimizer.system import processes
 
 from .wire import get, post
@@ -65,18 +67,45 @@ stop it with: mopt serve --stop 4711
 """)
 
 
+def test_ready_screen_with_what_the_start_showed() -> None:
+    notes = [
+        render_serve.compared_text(Compared(quantity="kv_cache_tokens", printed=814368, predicted=812000)),
+        render_serve.compared_text(Compared(quantity="kv_cache_tokens", printed=1000, predicted=1100)),
+        render_serve.compared_text(Compared(quantity="max_concurrency", printed=99.41, predicted=99.414)),
+        render_serve.compared_text(Compared(quantity="max_concurrency", printed=99.41)),
+    ]
+    served = dataclasses.replace(SERVED, container="0123456789abcdef", runtime="docker")
+    text = render_serve.ready_text(served, "generate", None, keyed=False, detached=False, notes=notes)
+    assert text.splitlines()[1:7] == snapshot(
+        [
+            "  onnxruntime, int8, memory unknown, container 0123456789ab",
+            "  KV cache: 814,368 tokens (predicted 812,000, 0.3 % too few)",
+            "  KV cache: 1,000 tokens (predicted 1,100, 10.0 % too many)",
+            "  requests of full length at once: 99.41 (as predicted)",
+            "  requests of full length at once: 99.41 (not predicted)",
+            "  log: /home/me/servers/tiny/serve.log",
+        ]
+    )
+
+
 def test_status_screen() -> None:
-    row = render_serve.Row(served=SERVED, healthy=False, memory_bytes=2**28)
-    assert render_serve.status_text([row]) == snapshot("""\
- pid  model  url                    engine       scheme   memory  health
-----  -----  ---------------------  -----------  ------  -------  ---------
-4711  tiny   http://127.0.0.1:8000  onnxruntime  int8    256 MiB  no answer
+    watched = dataclasses.replace(SERVED, supervisor=4700, starts=3)
+    rows = [
+        render_serve.Row(served=SERVED, healthy=False, memory_bytes=2**28),
+        render_serve.Row(served=watched, healthy=True, memory_bytes=2**28),
+        render_serve.Row(served=watched, healthy=False, memory_bytes=None, running=False),
+    ]
+    assert render_serve.status_text(rows) == snapshot("""\
+ pid  model  url                    engine       scheme   memory  health          watched by
+----  -----  ---------------------  -----------  ------  -------  --------------  -----------------
+4711  tiny   http://127.0.0.1:8000  onnxruntime  int8    256 MiB  no answer       itself
+4711  tiny   http://127.0.0.1:8000  onnxruntime  int8    256 MiB  ok              pid 4700, start 3
+4711  tiny   http://127.0.0.1:8000  onnxruntime  int8    unknown  between starts  pid 4700, start 3
 """)
-    assert render_serve.status_text([]) == snapshot("no server of `mopt serve --detach` is running\n")
+    assert render_serve.status_text([]) == snapshot("no server of `mopt serve` is running\n")
 
 
 def test_a_name_with_a_quote_stays_one_word_of_the_shell() -> None:
-    import dataclasses
     import shlex
 
     nasty = dataclasses.replace(SERVED, served_name="it's; rm -rf /")
@@ -111,8 +140,8 @@ max_batch_size = 8 (derived: so)
         ((), 2, "nothing to serve was named"),
         (("--status", "--stop"), 2, "exclude each other"),
         (("./nowhere",), 2, "nowhere"),
-        (("--set", "threads", "x"), 2, "`threads` is not NAME=VALUE"),
-        (("--stop", "17"), 2, "no detached server is `17`"),
+        (("--set", "threads", "x"), 2, "`--set threads` is not NAME=VALUE"),
+        (("--stop", "17"), 2, "no server of mopt is `17`"),
         (("--port", "80", "x"), 2, "--port"),
     ],
 )
@@ -124,7 +153,7 @@ def test_wrong_usage(words: Sequence[str], code: int, says: str) -> None:
 
 
 def test_status_of_nothing() -> None:
-    assert mopt("--status").stdout == "no server of `mopt serve --detach` is running\n"
+    assert mopt("--status").stdout == "no server of `mopt serve` is running\n"
     assert json.loads(mopt("--status", "--json").stdout) == {"servers": []}
 
 

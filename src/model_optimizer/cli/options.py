@@ -1,8 +1,9 @@
 """Options that mean the same in every command, and the types that read them."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -51,6 +52,43 @@ class PositiveFloat(click.ParamType[Any]):
         if not number > 0 or (number == float("inf") and not self._infinite):
             raise UsageError(f"{option} must be a number above zero, not `{value}`")
         return number
+
+
+class PairType(click.ParamType[Any]):
+    """`NAME=VALUE`: (name, value). `names` is how a name must look; `empty` lets the value be left out."""
+
+    name = "NAME=VALUE"
+
+    def __init__(self, *, names: str = r"\S+", empty: bool = False, example: str = "threads=2") -> None:
+        self._names, self._empty, self._example = re.compile(names), empty, example
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        if isinstance(value, tuple):
+            return cast("tuple[str, str]", value)
+        name, equals, rest = str(value).partition("=")
+        if equals and self._names.fullmatch(name) and (rest or self._empty):
+            return name, rest
+        option = param.opts[0] if param else "it"
+        raise UsageError(
+            f"`{option} {value}` is not NAME=VALUE", hint=(f"for example {option} {self._example}",)
+        )
+
+
+def pairs(flag: str, to: str, kind: PairType, text: str) -> Decorator:
+    """An option that may be given many times; the command is handed a mapping."""
+
+    def mapping(
+        _ctx: click.Context, _param: click.Parameter, value: tuple[tuple[str, str], ...]
+    ) -> dict[str, str]:
+        return dict(value)
+
+    return click.option(flag, to, type=kind, multiple=True, callback=mapping, help=text)
+
+
+VARIABLE = PairType(names=r"[A-Z][A-Z0-9_]*", empty=True, example="VLLM_LOGGING_LEVEL=DEBUG")
+"""A variable of an engine's environment."""
 
 
 def as_json(function: Callable[..., Any]) -> Callable[..., Any]:

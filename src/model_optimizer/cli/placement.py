@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
-from model_optimizer.cli.options import BytesType, PositiveFloat, together
+from model_optimizer.cli.options import VARIABLE, BytesType, PositiveFloat, pairs, together
 from model_optimizer.core import UsageError
 
 if TYPE_CHECKING:
@@ -53,17 +53,6 @@ class GpusType(click.ParamType[Any]):
         return int(found[1]), found[2]
 
 
-def environment(_ctx: click.Context, _param: click.Parameter, values: tuple[str, ...]) -> Mapping[str, str]:
-    """`NAME=VALUE` pairs."""
-    found: dict[str, str] = {}
-    for pair in values:
-        name, equals, value = pair.partition("=")
-        if not equals or not re.fullmatch(r"[A-Z][A-Z0-9_]*", name):
-            raise UsageError(f"`--env {pair}` is not NAME=VALUE")
-        found[name] = value
-    return found
-
-
 POSITIVE = click.IntRange(min=1)
 
 gpu = together(
@@ -92,7 +81,7 @@ engine = together(
     click.option("--gpu-memory-utilization", type=PositiveFloat(), help="Share that vLLM may fill."),
     click.option("--block-size", type=POSITIVE, help="Tokens in a block of the KV cache."),
     click.option("--enforce-eager", is_flag=True, help="No compilation and no CUDA graphs."),
-    click.option("--env", multiple=True, callback=environment, metavar="NAME=VALUE", help="For the engine."),
+    pairs("--env", "env", VARIABLE, "For the engine."),
 )
 
 

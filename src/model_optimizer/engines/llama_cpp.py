@@ -4,6 +4,7 @@ Ollama runs the same code; `modelfile` writes what it needs.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from pathlib import PurePath
 
 from model_optimizer.core import Host, Launch, Link, ModelSpec, Plan, Scheme, Setting, Term, Workload
@@ -67,6 +68,13 @@ def settings(model: ModelSpec, scheme: Scheme, work: Workload, host: Host) -> tu
 
 def launch(plan: Plan, port: int) -> Launch:
     return g.launch(plan, _arguments(plan, g.listening(plan), port), ENVIRONMENT, program=PROGRAM)
+
+
+def expected(plan: Plan, model: ModelSpec) -> Mapping[str, float]:
+    """The context is the cache: what is asked for is what it makes."""
+    del model
+    context = plan.setting("ctx-size")
+    return {"kv_cache_tokens": float(context)} if context else {}
 
 
 def command(plan: Plan, port: int = 8000) -> tuple[str, ...]:

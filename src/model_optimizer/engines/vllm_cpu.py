@@ -5,6 +5,7 @@ The variable VLLM_CPU_KVCACHE_SPACE is never set here: it would win over --kv-ca
 
 import dataclasses
 import math
+from collections.abc import Mapping
 
 from model_optimizer.core import Host, Launch, ModelSpec, Plan, Scheme, Setting, Term, Workload
 
@@ -144,6 +145,19 @@ def follow(plan: Plan, model: ModelSpec, scheme: Scheme) -> Plan:
     )
     kept = tuple(s for s in plan.settings if s.name != setting.name)
     return dataclasses.replace(plan, settings=(*kept, setting))
+
+
+def expected(plan: Plan, model: ModelSpec) -> Mapping[str, float]:
+    """What the engine will print: the bytes it is given, over those of a block of tokens."""
+    given, length = plan.setting("kv_cache_memory_bytes"), plan.setting("max_model_len")
+    if given is None or not a.keeps_tokens(model):
+        return {}
+    block = int(plan.setting("block_size") or BLOCK)
+    bits = 32 if DTYPES.get(plan.scheme) == "float32" else 16
+    tokens = block * (int(given) // a.kv_bytes(model, block, bits))
+    found = {"kv_cache_tokens": float(tokens)}
+    longest = int(length) if length else model.max_position
+    return {**found, "max_concurrency": tokens / (block * math.ceil(longest / block))} if longest else found
 
 
 def _kv_bits(scheme: Scheme) -> int:

@@ -7,10 +7,11 @@ with start(plan, artifact, engine=engine, log=log, progress=print) as server:
 from .handle import ServerHandle
 from .plain import Wish, plain_plan
 from .run import StartProcess, start, start_launch
-from .state import Served, attach, forget, list_served, remember
+from .state import Served, attach, end, forget, list_served, remember, watched
 from .target import Order, resolve
+from .watch import Outside, Restart, watch
 
 __all__ = [
-    "Order", "Served", "ServerHandle", "StartProcess", "Wish", "attach", "forget", "list_served",
-    "plain_plan", "remember", "resolve", "start", "start_launch",
+    "Order", "Outside", "Restart", "Served", "ServerHandle", "StartProcess", "Wish", "attach", "end",
+    "forget", "list_served", "plain_plan", "remember", "resolve", "start", "start_launch", "watch", "watched",
 ]  # fmt: skip

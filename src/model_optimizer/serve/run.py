@@ -18,6 +18,7 @@ from model_optimizer.core import (
     Workload,
 )
 from model_optimizer.system import environments, local_http, processes
+from model_optimizer.system.environments.worker import PARENT_VARIABLE
 from model_optimizer.system.processes import Running
 
 from .cause import raised
@@ -36,8 +37,6 @@ SHOWN_EVERY_S = 5
 PORT_TRIES = 3
 KEY_VARIABLES = ("MOPT_API_KEY", "VLLM_API_KEY", "LLAMA_API_KEY")
 """Where servers read the key that they ask for: ours, vLLM's, llama.cpp's."""
-
-PARENT_VARIABLE = "MOPT_PARENT_PID"
 
 
 def start_launch(launch: Launch, log: Path, *, python: Path | None = None) -> Running:

@@ -6,6 +6,7 @@ and nothing else. Nothing is ever stopped by its name.
 
 import os
 import queue
+import shutil
 import signal
 import subprocess
 import threading
@@ -176,11 +177,15 @@ def start(
     log: Path | None,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    with_us: bool = False,
 ) -> Running:
     """Start a program in the background; what it prints is added to `log` (dropped when None).
 
-    `env` replaces the environment of this process. Raises HostError when it cannot be started.
+    `env` replaces the environment of this process. `with_us` has the kernel end it when this process is
+    killed, where the system can do that. Raises HostError when it cannot be started.
     """
+    if with_us and (setpriv := shutil.which("setpriv")):
+        command = [setpriv, "--pdeathsig", "TERM", "--", *command]
     if log is None:
         return _running(_spawn(command, subprocess.DEVNULL, subprocess.DEVNULL, env, cwd), command, log)
     with _append(log) as stream:
@@ -304,6 +309,28 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
+
+
+def ask_to_end(pid: int, started_at: float, wait_s: float) -> bool:
+    """SIGTERM to one process of ours, which stops what it started. Whether it ended in time; also True when
+    it had ended before."""
+    until = time.monotonic() + wait_s
+    if _same(pid, started_at) is None:
+        return True
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
+    while time.monotonic() < until:
+        if _same(pid, started_at) is None:
+            return True
+        time.sleep(_POLL_S)
+    return False
+
+
+def own_start() -> float:
+    """The kernel's start time of this process, as `Running.started_at` has it."""
+    import psutil
+
+    return psutil.Process().create_time()
 
 
 def tail(log: Path, lines: int = 20, *, from_byte: int = 0) -> tuple[str, ...]:

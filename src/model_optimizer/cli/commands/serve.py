@@ -3,10 +3,12 @@
 import dataclasses
 import os
 import shutil
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,24 +16,28 @@ from model_optimizer.cli import options
 
 if TYPE_CHECKING:
     from model_optimizer.cli.progress import Reporter
-    from model_optimizer.core import Engine
-    from model_optimizer.serve import Order, Served, ServerHandle, Wish
+    from model_optimizer.core import Engine, MoptError
+    from model_optimizer.flow.serve import How, Room, Started
+    from model_optimizer.serve import Order, Restart, Served, ServerHandle, Wish
 
 GROUP = "run"
-WATCH_S = 0.5
+ADAPTATIONS = 4
+CHILD = "MOPT_SERVE_SUPERVISED"
+"""Set for the process that --detach --restart leaves behind."""
 
 
-def pairs(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
-    """`name=value` as a mapping."""
-    from model_optimizer.core import UsageError
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the options of `serve` say."""
 
-    found: dict[str, str] = {}
-    for text in value:
-        name, equals, rest = text.partition("=")
-        if not equals or not name or not rest:
-            raise UsageError(f"`{text}` is not NAME=VALUE", hint=("for example --set threads=2",))
-        found[name.replace("-", "_")] = rest
-    return found
+    target: str
+    wish: "Wish"
+    how: "How"
+    restart: "Restart"
+    env: Mapping[str, str]
+    detach: bool
+    own_log: bool
+    as_json: bool
 
 
 @click.command(short_help="Run a plan, an artefact or a model, supervised.")
@@ -42,43 +48,66 @@ def pairs(_ctx: click.Context, _param: click.Parameter, value: tuple[str, ...]) 
 @click.option("--host", help="The address to listen on. Default: 127.0.0.1, this machine alone.")
 @click.option("--max-model-len", type=click.IntRange(min=1), help="Most tokens of prompt and answer.")
 @click.option("--max-num-seqs", type=click.IntRange(min=1), help="Requests that are computed at once.")
-@click.option(
-    "--set", "settings", multiple=True, callback=pairs, metavar="NAME=VALUE", help="Any other setting."
-)
+@options.pairs("--set", "settings", options.PairType(), "Any other setting of the engine.")
+@options.pairs("--env", "env", options.VARIABLE, "A variable of the engine's environment.")
 @click.option(
     "--python", type=click.Path(path_type=Path, dir_okay=False), help="The interpreter to run it with."
 )
+@click.option(
+    "--program",
+    type=click.Path(dir_okay=False),
+    help="The executable of an engine that is a program (llama-server). Default: from PATH.",
+)
+@click.option(
+    "--container",
+    is_flag=False,
+    flag_value="",
+    metavar="[IMAGE]",
+    help="Run the engine's image with docker or podman; without IMAGE, the plan's.",
+)
 @click.option("--log", type=click.Path(path_type=Path, dir_okay=False), help="Where its output is kept.")
+@click.option(
+    "--start-limit",
+    type=options.SecondsType(),
+    default="600",
+    show_default=True,
+    help="How long a start may take, for example 20m.",
+)
+@click.option(
+    "--restart",
+    default="no",
+    metavar="no|on-failure[:N]",
+    help="Start it again when it fails or hangs, after growing pauses, N times in a row at most.",
+)
+@click.option("--adapt", is_flag=True, help="When memory stops a start, take the next plan.")
 @click.option("--dry-run", is_flag=True, help="Print what would be started, and each setting's reason.")
 @click.option("--detach", is_flag=True, help="Leave it running; --status and --stop find it again.")
-@click.option("--status", is_flag=True, help="List the detached servers.")
-@click.option("--stop", is_flag=True, help="Stop a detached server: TARGET is its pid, port, name, or `all`.")
+@click.option("--status", is_flag=True, help="List the servers.")
+@click.option("--stop", is_flag=True, help="Stop a server: TARGET is its pid, port, name, or `all`.")
 @options.as_json
 def COMMAND(
     target: str | None,
     engine: str | None,
     scheme: str | None,
-    port: int | None,
     host: str | None,
     max_model_len: int | None,
     max_num_seqs: int | None,
     settings: dict[str, str],
-    python: Path | None,
-    log: Path | None,
-    dry_run: bool,
-    detach: bool,
+    restart: str,
     status: bool,
     stop: bool,
     as_json: bool,
+    **others: Any,
 ) -> None:
     """Serve TARGET over HTTP in OpenAI's words, and stop it with Ctrl-C.
 
-    TARGET is a run folder (its winner), a plan.json, a folder that `mopt quantize` or `mopt convert` made, or
-    a model (folder or hub id). Language models answer /v1/completions and /v1/chat/completions, embedding
-    models /v1/embeddings. With MOPT_API_KEY set, clients must send it as their bearer token.
+    TARGET is a run folder (its winner), a plan.json, a folder that `mopt quantize` or `mopt convert` made, a
+    .gguf file, or a model (folder or hub id). Language models answer /v1/completions and
+    /v1/chat/completions, embedding models /v1/embeddings. With MOPT_API_KEY set, clients must send it as
+    their bearer token.
     """
     from model_optimizer.core import UsageError, plugins
-    from model_optimizer.serve import Wish
+    from model_optimizer.serve import Restart, Wish
 
     if status and stop:
         raise UsageError("--status and --stop exclude each other")
@@ -89,121 +118,299 @@ def COMMAND(
         _stop(target, as_json)
         return
     if target is None:
-        raise UsageError("nothing to serve was named", hint=("mopt serve ./my-model", "mopt serve --status"))
+        eaten = others["container"]
+        hints = (f"write --container= before it: mopt serve --container= {eaten}",) if eaten else ()
+        raise UsageError(
+            "nothing to serve was named", hint=(*hints, "mopt serve ./my-model", "mopt serve --status")
+        )
     named = {"host": host, "max_model_len": max_model_len, "max_num_seqs": max_num_seqs}
     wish = Wish(
         engine=plugins.canonical(engine) if engine else None,
         scheme=plugins.canonical(scheme) if scheme else None,
         settings={**{k: str(v) for k, v in named.items() if v is not None}, **settings},
     )
-    _serve(target, wish, port, python, log, dry_run=dry_run, detach=detach, as_json=as_json)
+    _serve(target, wish, Restart.parse(restart), as_json=as_json, **others)
 
 
 def _serve(
     target: str,
     wish: "Wish",
+    restart: "Restart",
+    *,
+    env: dict[str, str],
     port: int | None,
     python: Path | None,
+    program: str | None,
+    container: str | None,
     log: Path | None,
-    *,
+    start_limit: float,
+    adapt: bool,
     dry_run: bool,
     detach: bool,
     as_json: bool,
 ) -> None:
     from model_optimizer.cli import render_serve
-    from model_optimizer.cli.progress import Reporter
     from model_optimizer.core import plugins
+    from model_optimizer.flow.serve import How, prepared
     from model_optimizer.serve import resolve
-    from model_optimizer.system import probe
+    from model_optimizer.system import containers, probe
 
     engines = plugins.load_all("model_optimizer.engines")
     schemes = {n: m.SCHEME for n, m in plugins.load_all("model_optimizer.schemes").items()}
-    order = resolve(target, wish, probe.probe(), engines=engines, schemes=schemes)
+    room = _room(probe.probe())
+    order = resolve(target, wish, room.host, engines=engines, schemes=schemes)
+    order = dataclasses.replace(order, plan=dataclasses.replace(order.plan, env={**order.plan.env, **env}))
     engine = engines[order.plan.engine]
+    runtime = None if container is None else "docker" if dry_run else containers.runtime()
+    asked = Asked(
+        target=target,
+        wish=wish,
+        how=How(
+            log=log or _place(order.plan.model) / "serve.log",
+            port=port,
+            key=os.environ.get("MOPT_API_KEY") or None,
+            python=python,
+            program=program,
+            runtime=runtime,
+            image=container or None,
+            limit_s=start_limit,
+            outlive=detach,
+            adapt=ADAPTATIONS if adapt else 0,
+        ),
+        restart=restart,
+        env=env,
+        detach=detach,
+        own_log=log is None,
+        as_json=as_json,
+    )
+    wrapped = prepared(order, engine, asked.how)
     if dry_run:
         plan = dataclasses.replace(order.plan, checkpoint=order.artifact.path, format=order.artifact.format)
-        click.echo(render_serve.launch_text(plan, engine.launch(plan, port or 8000)), nl=False)
+        click.echo(render_serve.launch_text(plan, wrapped.launch(plan, port or 8000)), nl=False)
         return
-    key = os.environ.get("MOPT_API_KEY") or None
-    warning = render_serve.exposed_text(order.plan.setting("host") or "127.0.0.1", keyed=key is not None)
+    warning = render_serve.exposed_text(
+        order.plan.setting("host") or "127.0.0.1", keyed=asked.how.key is not None
+    )
     if warning:
         click.echo(warning, nl=False, err=True)
-    reporter = Reporter()
-    kept = log or _place(order.plan.model) / "serve.log"
+    if detach and restart.most:
+        _leave_a_supervisor(order, asked)
+    else:
+        _supervise(order, engine, room, asked)
+
+
+def _room(host: "Any") -> "Room":
+    from model_optimizer import api
+    from model_optimizer.core import GpuMemory, MoptError
+    from model_optimizer.flow.serve import Room
+
+    def gpu() -> GpuMemory | None:
+        try:
+            return api.gpu_memory(None, host=host)
+        except MoptError:
+            return None
+
+    return Room(host=host, fit=api.fit, scheme=api.scheme, gpu=gpu)
+
+
+def _supervise(order: "Order", engine: "Engine", room: "Room", asked: Asked) -> None:
+    """Start it, say where it is, and watch it, or leave it."""
+    from model_optimizer.cli.progress import Reporter
+    from model_optimizer.system import processes
+
+    with processes.interruptible():
+        reporter = Reporter()
+        try:
+            started = _begin(order, engine, room, asked.how, reporter)
+        finally:
+            reporter.close()
+        try:
+            served = _announce(started, asked, starts=1)
+            if asked.detach:
+                started.server.detach()
+                return
+            _watch(started, served, engine, room, asked)
+        except BaseException:
+            started.server.stop()
+            raise
+
+
+def _begin(order: "Order", engine: "Engine", room: "Room", how: "How", reporter: "Reporter") -> "Started":
+    """Raises the error of a start with the next plan as a command that can be run."""
+    import shlex
+
+    from model_optimizer.flow.serve import NextPlan, begin, shown
+
     try:
-        server = _start(order, engine, kept, reporter, port, key, python, outlive=detach)
-    finally:
-        reporter.close()
-    _run(server, order, keyed=key is not None, own_log=log is None, detach=detach, as_json=as_json)
+        return begin(order, engine, room, how, reporter)
+    except NextPlan as error:
+        more = [
+            word for name, value in error.change.settings.items() for word in ("--set", f"{name}={value}")
+        ]
+        command = shlex.join(["mopt", *sys.argv[1:], *more])
+        error.hint = (
+            f"next plan: {command}",
+            f"because {shown(error.change)}",
+            "or have it taken by itself: --adapt",
+            *error.hint,
+        )
+        raise
 
 
-def _start(
-    order: "Order",
-    engine: "Engine",
-    log: Path,
-    reporter: "Reporter",
-    port: int | None,
-    key: str | None,
-    python: Path | None,
-    *,
-    outlive: bool,
-) -> "ServerHandle":
-    from functools import partial
-
-    from model_optimizer.serve import start, start_launch
-
-    return start(
-        order.plan,
-        order.artifact,
-        engine=engine,
-        log=log,
-        progress=reporter,
-        start_process=partial(start_launch, python=python),
-        port=port,
-        key=key,
-        outlive=outlive,
-    )
-
-
-def _run(
-    server: "ServerHandle", order: "Order", *, keyed: bool, own_log: bool, detach: bool, as_json: bool
-) -> None:
-    """Say where it is, then watch it, or leave it."""
+def _announce(started: "Started", asked: Asked, *, starts: int) -> "Served":
+    """Say where it is and how to ask it, and keep that for --status and --stop."""
     from model_optimizer.cli import render_serve
     from model_optimizer.core import codec
-    from model_optimizer.serve import Served, remember
+    from model_optimizer.serve import remember
 
-    served = Served(
+    served = _served(started, asked, starts)
+    remember(_folder(), served)
+    if starts > 1:
+        click.echo(f"{served.served_name} answers again at {served.url}, pid {served.pid}", err=True)
+        return served
+    if asked.as_json:
+        click.echo(codec.dumps(served), nl=False)
+        return served
+    memory, _how = started.server.memory_bytes()
+    text = render_serve.ready_text(
+        served,
+        started.order.plan.workload.task,
+        memory,
+        keyed=asked.how.key is not None,
+        detached=asked.detach,
+        notes=render_serve.started_lines(started),
+    )
+    click.echo(text, nl=False)
+    return served
+
+
+def _served(started: "Started", asked: Asked, starts: int) -> "Served":
+    from model_optimizer.serve import Served
+    from model_optimizer.system import processes
+    from model_optimizer.system.containers import Contained
+
+    server, plan = started.server, started.order.plan
+    running = server.running
+    inside = running if isinstance(running, Contained) else None
+    found = {one.quantity: one for one in started.compared}
+    tokens, most = found.get("kv_cache_tokens"), found.get("max_concurrency")
+    return Served(
         served_name=server.served_name,
         url=server.url,
         pid=server.pid,
         started_at=server.started_at,
-        engine=order.plan.engine,
-        scheme=order.plan.scheme,
-        model=order.artifact.path,
+        engine=plan.engine,
+        scheme=plan.scheme,
+        model=started.order.artifact.path,
         log=str(server.log.absolute()),
+        supervisor=None if asked.detach else os.getpid(),
+        supervisor_started_at=0.0 if asked.detach else processes.own_start(),
+        runtime=inside.runtime if inside else None,
+        container=inside.container if inside else None,
+        starts=starts,
+        kv_cache_tokens=round(tokens.printed) if tokens else None,
+        kv_cache_tokens_predicted=round(tokens.predicted) if tokens and tokens.predicted else None,
+        max_concurrency=most.printed if most else None,
+        max_concurrency_predicted=most.predicted if most else None,
     )
+
+
+def _watch(started: "Started", served: "Served", engine: "Engine", room: "Room", asked: Asked) -> None:
+    """Until it ends for good, or Ctrl-C."""
+    from model_optimizer.cli.progress import Reporter
+    from model_optimizer.flow import serve as flow
+    from model_optimizer.serve import Outside, forget, watch
+
+    count = 1
+    how = dataclasses.replace(asked.how, port=int(served.url.rpartition(":")[2]))
+
+    def again() -> "ServerHandle":
+        nonlocal count
+        reporter = Reporter()
+        try:
+            found = flow.begin(started.order, engine, room, how, reporter)
+        finally:
+            reporter.close()
+        count += 1
+        _announce(found, asked, starts=count)
+        return found.server
+
+    def explain(error: "MoptError", server: "ServerHandle | None") -> "MoptError":
+        return flow.explained(error, server, asked.how.log)
+
+    outside = Outside(say=lambda text: click.echo(text, err=True), explain=explain)
+    error: MoptError | None = None
     try:
-        memory, _how = server.memory_bytes()
-        task = order.plan.workload.task
-        text = render_serve.ready_text(served, task, memory, keyed=keyed, detached=detach)
-        if detach:
-            remember(_folder(), served)
-        click.echo(codec.dumps(served) if as_json else text, nl=False)
-        if detach:
-            server.detach()
-            return
-        while server.alive():
-            time.sleep(WATCH_S)
-        raise server.why_ended()
+        error = watch(started.server, again, asked.restart, outside)
     except KeyboardInterrupt:
-        server.stop()
         click.echo("stopped", err=True)
-        if own_log:
-            shutil.rmtree(server.log.parent, ignore_errors=True)
+        if asked.own_log:
+            shutil.rmtree(asked.how.log.parent, ignore_errors=True)
+    finally:
+        forget(_folder(), served)
+    if error is not None:
+        raise error
+
+
+def _leave_a_supervisor(order: "Order", asked: Asked) -> None:
+    """Another `mopt serve` without a terminal, which watches and restarts; until its server answers."""
+    from model_optimizer.cli.progress import Reporter
+    from model_optimizer.system import processes
+
+    words = [w for w in sys.argv[1:] if w not in ("--detach", "--json")]
+    place = asked.how.log.parent
+    own = place / "supervisor.log"
+    command = [sys.executable, "-m", "model_optimizer", *words]
+    if asked.own_log:
+        command += ["--log", str(asked.how.log)]
+    running = processes.start(command, log=own, env={**os.environ, CHILD: "1"})
+    reporter = Reporter()
+    try:
+        served = _wait_for(running.pid, running.poll, lambda: reporter(_last_line(own), None))
     except BaseException:
-        server.stop()
+        running.stop(grace_s=30.0)
         raise
+    finally:
+        reporter.close()
+    if served is None:
+        click.echo(
+            processes.tail(own, 40, from_byte=running.log_from) and own.read_text("utf-8", "replace"),
+            nl=False,
+            err=True,
+        )
+        raise SystemExit(running.poll() or 1)
+    _say_detached(served, order, asked)
+
+
+def _wait_for(supervisor: int, ended: Callable[[], int | None], each: Callable[[], None]) -> "Served | None":
+    """The server of a supervisor once it answers; None when the supervisor ended before."""
+    from model_optimizer.serve import list_served
+
+    while ended() is None:
+        found = next((s for s in list_served(_folder()) if s.supervisor == supervisor), None)
+        if found is not None:
+            return found
+        each()
+        time.sleep(0.2)
+    return None
+
+
+def _last_line(log: Path) -> str:
+    from model_optimizer.system import processes
+
+    return (processes.tail(log, 1) or ("starting",))[0]
+
+
+def _say_detached(served: "Served", order: "Order", asked: Asked) -> None:
+    from model_optimizer.cli import render_serve
+    from model_optimizer.core import codec
+
+    if asked.as_json:
+        click.echo(codec.dumps(served), nl=False)
+        return
+    keyed = asked.how.key is not None
+    task = order.plan.workload.task
+    click.echo(render_serve.ready_text(served, task, None, keyed=keyed, detached=True), nl=False)
 
 
 def _show_status(as_json: bool) -> None:
@@ -233,21 +440,25 @@ def _row(served: "Served"):
     memory = handle.memory_bytes()[0] if handle else None
     if handle:
         handle.detach()
-    reply = local_http.ask(f"{served.url}/health", timeout_s=2.0)
-    return Row(served=served, healthy=reply is not None and reply.status == 200, memory_bytes=memory)
+    reply = local_http.ask(f"{served.url}/health", timeout_s=2.0) if handle else None
+    return Row(
+        served=served,
+        healthy=reply is not None and reply.status == 200,
+        memory_bytes=memory,
+        running=handle is not None,
+    )
 
 
 def _stop(which: str | None, as_json: bool) -> None:
     import json
 
     from model_optimizer.core import codec
-    from model_optimizer.serve import attach, forget, list_served
+    from model_optimizer.serve import end, forget, list_served
 
     found = list_served(_folder())
     chosen = _chosen(found, which)
     for served in chosen:
-        if handle := attach(served):
-            handle.stop()
+        end(served)
         forget(_folder(), served)
         place = Path(served.log).parent
         if place.parent == _folder():
@@ -264,13 +475,13 @@ def _chosen(found: "Sequence[Served]", which: str | None) -> "Sequence[Served]":
 
     if which == "all" or (which is None and len(found) == 1):
         return found
-    chosen = [s for s in found if which in (str(s.pid), s.url.rpartition(":")[2], s.served_name)]
+    chosen = [
+        s for s in found if which in (str(s.pid), str(s.supervisor), s.url.rpartition(":")[2], s.served_name)
+    ]
     if chosen:
         return chosen
     known = ", ".join(f"{s.pid} ({s.served_name}, {s.url})" for s in found) or "none"
-    what = (
-        "which of the servers to stop was not said" if which is None else f"no detached server is `{which}`"
-    )
+    what = "which of the servers to stop was not said" if which is None else f"no server of mopt is `{which}`"
     raise UsageError(what, hint=(f"running: {known}",))
 
 

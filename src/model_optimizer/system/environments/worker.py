@@ -18,6 +18,8 @@ from .pythons import interpreter
 
 WORKERS = Path(__file__).parents[2] / "workers"
 TAIL_LINES = 12
+PARENT_VARIABLE = "MOPT_PARENT_PID"
+"""Set for what shall end with the process of this number; our workers watch it, the kernel the others."""
 _SECRET = re.compile(
     r"(^|_)(TOKENS?|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|API_?KEYS?|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?|AUTH)(_|$)"
 )
@@ -94,7 +96,8 @@ def start_module(
     chosen = interpreter(environment, python=python)
     words = arguments[1:] if arguments[:1] in (("-m",), ["-m"]) else arguments
     given = variables(environment, chosen.path, extra=env)
-    return processes.start([chosen.path, "-P", "-m", *words], log=log, env=given)
+    command = [chosen.path, "-P", "-m", *words]
+    return processes.start(command, log=log, env=given, with_us=PARENT_VARIABLE in given)
 
 
 def start_program(
@@ -104,7 +107,8 @@ def start_program(
 
     Raises HostError when there is none of this name.
     """
-    return processes.start([program, *arguments], log=log, env={**_inherited(hub=False), **(env or {})})
+    given = {**_inherited(hub=False), **(env or {})}
+    return processes.start([program, *arguments], log=log, env=given, with_us=PARENT_VARIABLE in given)
 
 
 def why_ended(running: Running, what: str) -> MoptError:
