@@ -40,7 +40,7 @@ WORDS = {"context": "ctx-size", "sequences": "parallel", "tokens": "batch-size"}
 PROGRAM = "llama-server"
 KEY = "LLAMA_API_KEY"
 STAGES = (
-    ("server is listening", "answering"),
+    ("listening on", "answering"),
     ("model loaded", "answering"),
     ("warming up the model", "warming up"),
     ("KV buffer size", "setting up the KV cache"),

@@ -50,18 +50,18 @@ PACKAGE = "sglang"
 STAGES = (
     ("The server is fired up and ready to roll", "answering"),
     ("Application startup complete", "warming up"),
-    ("max_total_num_tokens=", "warming up"),
-    ("Capture cuda graph end", "setting up the scheduler"),
-    ("Capture cuda graph begin", "capturing CUDA graphs"),
+    ("CUDA graph end", "setting up the scheduler"),
+    ("CUDA graph begin", "capturing CUDA graphs"),
     ("Capturing batches", "capturing CUDA graphs"),
-    ("Memory pool end", "capturing CUDA graphs"),
-    ("KV Cache is allocated", "setting up the KV cache"),
+    ("Memory pool end", "setting up the scheduler"),
+    ("Cache is allocated", "setting up the KV cache"),
     ("Load weight end", "setting up the KV cache"),
     ("Load weight begin", "loading weights"),
     ("Loading safetensors checkpoint shards", "loading weights"),
-    ("Init torch distributed begin", "starting its workers"),
+    ("Init torch distributed", "starting its workers"),
     ("server_args=", "starting the engine"),
 )
+"""Of the wheel of 0.5.23; older releases write the same words in other case."""
 PRINTS = {"kv_cache_tokens": r"max_total_num_tokens=(\d+)"}
 
 

@@ -55,11 +55,11 @@ def left_s(earlier: Sequence[Start], phase: Phase, now_s: float) -> float | None
 
 
 class Reader:
-    """Follows a log. `stages` are words of the engine and what they mean, the latest stage first."""
+    """Follows a log. `stages` are words of the engine, in any case, and what they mean, the latest first."""
 
     def __init__(self, log: Path, stages: Sequence[tuple[str, str]], *, from_byte: int = 0) -> None:
         self._log, self._at, self._rest = log, from_byte, ""
-        self._stages = tuple(stages)
+        self._stages = tuple((words.lower(), meaning) for words, meaning in stages)
         self.phases: list[Phase] = [Phase(name=FIRST, at_s=0.0)]
         self.percent: int | None = None
 
@@ -90,7 +90,8 @@ class Reader:
                 return str(json.loads(line)["progress"])[:200]
             except (ValueError, KeyError):
                 return None
-        return next((meaning for words, meaning in self._stages if words in line), None)
+        low = line.lower()
+        return next((meaning for words, meaning in self._stages if words in low), None)
 
     def _new(self) -> str:
         try:
