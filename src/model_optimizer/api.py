@@ -546,14 +546,19 @@ def _operators(
             "a server's operators cannot be looked into",
             hint=("name the folder that it serves", "--layer model or --layer service asks a server"),
         )
-    flow.refuse_engines(Path(candidate), probe())
+    asked = inside or flow.Inside()
+    if flow.engine_at(Path(candidate), probe()):
+        truth = _truth(reference)
+        return flow.verify_engine(
+            Path(candidate), truth, asked, schemes=_schemes(), texts=texts, progress=progress
+        )
     made, truth = _of_paths(candidate, reference, scheme)
     plain = made if isinstance(made, Artifact) and made.format.startswith("onnx") else None
     return flow.verify_operators(
         Path(candidate),
         plain,
         truth,
-        inside or flow.Inside(),
+        asked,
         schemes=_schemes(),
         texts=texts,
         progress=progress,
@@ -574,9 +579,7 @@ def _of_paths(
     from model_optimizer.system import models
     from model_optimizer.verify import endpoint, subject
 
-    if reference is None:
-        raise UsageError("nothing to compare with", hint=("name the original with --against FOLDER",))
-    truth = models.checkpoint_artifact(models.read(reference))
+    truth = _truth(reference)
     if endpoint.is_url(candidate):
         return endpoint.read(candidate, task=truth.task, scheme=scheme or truth.scheme), truth
     made = subject.read(Path(candidate), task=truth.task, scheme=scheme)
@@ -584,6 +587,15 @@ def _of_paths(
         made = models.checkpoint_artifact(models.read(candidate))
         made = dataclasses.replace(made, scheme=scheme or made.scheme)
     return made, truth
+
+
+def _truth(reference: str | None) -> Artifact:
+    """What others are compared with."""
+    from model_optimizer.system import models
+
+    if reference is None:
+        raise UsageError("nothing to compare with", hint=("name the original with --against FOLDER",))
+    return models.checkpoint_artifact(models.read(reference))
 
 
 def _of_run(folder: "RunFolder", candidate: str) -> tuple[Artifact, Artifact]:

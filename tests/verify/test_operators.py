@@ -12,7 +12,13 @@ from click.testing import CliRunner
 import model_optimizer.workers as workers
 from model_optimizer.cli.app import app
 from model_optimizer.core import Artifact, HostError, UsageError, digest, plugins
-from model_optimizer.verify.operators import Question, refuse_engines, verify_operators
+from model_optimizer.verify.operators import (
+    Question,
+    engine_at,
+    engines,
+    verify_engine,
+    verify_operators,
+)
 from model_optimizer.verify.operators.chain import steps
 from model_optimizer.verify.operators.limits import EIGHT, EXACT, HALF, of_scheme
 
@@ -279,14 +285,112 @@ def test_limits_know_the_format() -> None:
     assert of_scheme("bf16", 16) is not HALF
 
 
-def test_engines_are_refused_with_what_to_do_instead(tmp_path: Path) -> None:
-    refuse_engines(tmp_path, gpus=0)
+def test_an_engine_needs_a_gpu_and_its_graph(tmp_path: Path) -> None:
+    assert not engine_at(tmp_path, gpus=0)
     (tmp_path / "model.engine").touch()
     with pytest.raises(HostError, match="this machine has none") as caught:
-        refuse_engines(tmp_path, gpus=0)
+        engine_at(tmp_path, gpus=0)
     assert "--steps" in caught.value.hint[0]
-    with pytest.raises(UsageError, match="compiled into one piece"):
-        refuse_engines(tmp_path / "model.engine", gpus=1)
+    assert engine_at(tmp_path / "model.engine", gpus=1)
+    with pytest.raises(UsageError, match="nothing says how"):
+        engines.read(tmp_path, None)
+    (tmp_path / "mopt.json").write_text('{"scheme": "fp16", "engine": {"library": "tensorrt_rtx"}}')
+    with pytest.raises(UsageError, match="was built from is not there") as missing:
+        engines.read(tmp_path, None)
+    assert "--steps" in missing.value.hint[0]
+
+
+def engine_folder(root: Path) -> Path:
+    """An engine as `mopt convert --steps` leaves it: the graphs are in another folder."""
+    one = link(root / "steps/1", "onnx_export", "fp32", "sha256:0", [])
+    link(root / "engine", "tensorrt_build", "fp32", digest.of_path(root / "steps/1"), one)
+    (root / "engine/model.onnx").rename(root / "engine/model.engine")
+    facts = {"scheme": "fp32", "engine": {"library": "tensorrt_rtx"}}
+    (root / "engine/mopt.json").write_text(json.dumps(facts))
+    return root / "engine"
+
+
+def test_the_graph_of_an_engine_is_found_by_its_content(tmp_path: Path) -> None:
+    found = engines.read(engine_folder(tmp_path) / "model.engine", None)
+    assert (found.graph, found.flavour) == (tmp_path / "steps/1", "rtx")
+
+
+@pytest.mark.parametrize("wrong", [False, True])
+def test_the_engine_is_a_step_behind_its_graph(tmp_path: Path, wrong: bool) -> None:
+    bad = {
+        "node": "n", "operator": "MatMul", "module": "layers.1.v", "own": 0.5, "total": 0.5, "own_limit": 5e-6,
+    }  # fmt: skip
+    jobs: list[tuple[str, str]] = []
+
+    def run(environment: str, job: str, request: Mapping[str, Any], progress: object) -> Mapping[str, Any]:
+        jobs.append((environment, job))
+        if job == "operators_compare":
+            return answer()
+        if job == "operators_wanted":
+            return {"values": 40, "size": "3 x 33"}
+        assert Path(request["wanted"]).is_dir() and request["flavour"] == "rtx"
+        if wrong:
+            (Path(request["out"]) / "about.json").write_text("{}")
+        row = {**answer()["stages"][0], "name": "engine", "added": 0.3 if wrong else 1e-7, "shortest": None}
+        return {"row": {**row, "suspects": [bad] if wrong else []}, "engines": 3}
+
+    engine = engines.read(engine_folder(tmp_path), None)
+    question = Question(
+        candidate=artifact(engine.graph),
+        reference=artifact(tmp_path),
+        schemes=SCHEMES,
+        cut_out=tmp_path / "cut",
+    )
+    verdict = verify_engine(question, engine, run=run, progress=lambda _t, _s: None)
+    assert [job for _, job in jobs] == ["operators_compare", "operators_wanted", "operators_engine"]
+    assert jobs[-1][0] == "tensorrt_rtx"
+    assert verdict.outcome == ("fail" if wrong else "pass")
+    assert [c.metric for c in verdict.comparisons if c.metric == "step_engine"] == ["step_engine"]
+    assert (tmp_path / "cut/about.json").is_file() == wrong
+    assert verdict.because is not None
+    assert ("MatMul `n` of layers.1.v is the first that is wrong, in step engine" in verdict.because) == wrong
+
+
+def test_an_engine_of_a_wrong_graph_is_not_looked_into(tmp_path: Path) -> None:
+    suspect = {
+        "node": "n", "operator": "MatMul", "module": "up", "own": 0.5, "total": 0.5, "own_limit": 5e-6,
+    }  # fmt: skip
+
+    def run(environment: str, job: str, request: Mapping[str, Any], progress: object) -> Mapping[str, Any]:
+        assert job == "operators_compare"
+        found = answer(first=0)
+        found["stages"][0]["suspects"] = [suspect]
+        return found
+
+    engine = engines.read(engine_folder(tmp_path), None)
+    question = Question(candidate=artifact(engine.graph), reference=artifact(tmp_path), schemes=SCHEMES)
+    verdict = verify_engine(question, engine, run=run, progress=lambda _t, _s: None)
+    assert verdict.outcome == "fail" and "was not looked into" in (verdict.because or "")
+
+
+@pytest.mark.engine
+def test_values_inside_an_engine_name_the_operator(made: Path, onnx_env_python: Path, tmp_path: Path) -> None:
+    """With a stand-in for TensorRT that computes with ONNX Runtime: no GPU is here."""
+    graph = made / "out/base/lm/model.onnx"
+    fakes = HERE.parent / "workers"
+    plant(
+        onnx_env_python,
+        HERE / "look_into_engine.py",
+        WORKERS,
+        fakes,
+        made / "models/lm",
+        graph,
+        tmp_path / "out",
+    )
+    found = json.loads((tmp_path / "out/answers.json").read_text())
+    assert found["right"]["row"]["suspects"] == [] and found["right"]["engines"] == 1
+    (bad,) = found["node"]["row"]["suspects"]
+    assert (bad["operator"], bad["module"]) == ("MatMul", "model.model.layers.1.self_attn.v_proj")
+    assert bad["own"] == pytest.approx(0.5)
+    assert found["node"]["row"]["looked"] < found["node"]["row"]["places"]
+    assert "fusion" in found["fusion"]["row"]["suspects"][0]["because"]
+    assert (tmp_path / "out/node/operator.onnx").is_file()
+    assert found["marks"] > 10
 
 
 def test_what_has_no_operators_to_look_at(tmp_path: Path) -> None:

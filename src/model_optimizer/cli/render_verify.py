@@ -35,6 +35,7 @@ MEANING = {
     "step_clean_up": "what the clean-up adds",
     "step_cast": "what 16 bits add",
     "step_quantize": "what quantizing adds",
+    "step_engine": "what the engine adds to its graph",
     "step_several": "what several steps add, whose graphs between are not there",
     "step_runtime": "what the runtime's own rewriting adds",
     "error_rate": "requests that failed",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from model_optimizer.core import Artifact, Host, Progress, Scheme, Slo, UsageError, Verdict
 from model_optimizer.system import environments
-from model_optimizer.verify import operators
+from model_optimizer.verify import operators, subject
 from model_optimizer.verify.texts import Texts
 
 TEXTS = 40
@@ -45,8 +45,20 @@ def verify_operators(
             f"`{candidate}` is a checkpoint, which PyTorch runs itself: it has no other operators",
             hint=("name a folder of `mopt convert --to onnx`", "--layer model compares two checkpoints"),
         )
+    question = _question(candidate, made, reference, inside, schemes, texts)
+    return operators.verify_operators(question, run=environments.run_worker, progress=progress)
+
+
+def _question(
+    candidate: Path,
+    made: Artifact,
+    reference: Artifact,
+    inside: Inside,
+    schemes: dict[str, Scheme],
+    texts: Texts,
+) -> operators.Question:
     name = (candidate if candidate.is_dir() else candidate.parent).absolute().name
-    question = operators.Question(
+    return operators.Question(
         candidate=made,
         reference=reference,
         schemes=schemes,
@@ -54,9 +66,25 @@ def verify_operators(
         kept=inside.steps,
         cut_out=inside.cut_out or Path(f"first-bad-of-{name}"),
     )
-    return operators.verify_operators(question, run=environments.run_worker, progress=progress)
 
 
-def refuse_engines(candidate: Path, host: Host) -> None:
-    """Raises HostError or UsageError for a file that only a GPU runs."""
-    operators.refuse_engines(candidate, gpus=len(host.gpus or ()))
+def engine_at(candidate: Path, host: Host) -> bool:
+    """Whether this is an engine. Raises HostError for one that only a GPU runs, where there is none."""
+    return operators.engine_at(candidate, gpus=len(host.gpus or ()))
+
+
+def verify_engine(
+    candidate: Path,
+    reference: Artifact,
+    inside: Inside,
+    *,
+    schemes: dict[str, Scheme],
+    texts: Texts,
+    progress: Progress,
+) -> Verdict:
+    """Layer `operators` of an engine: its graph first, then the engine. Raises what those raise."""
+    engine = operators.engines.read(candidate, inside.steps)
+    graph = subject.read(engine.graph, task=reference.task, scheme=engine.scheme)
+    assert graph is not None
+    question = _question(candidate, graph, reference, inside, schemes, texts)
+    return operators.verify_engine(question, engine, run=environments.run_worker, progress=progress)

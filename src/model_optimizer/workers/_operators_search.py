@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 sys.path.append(str(Path(__file__).resolve().parent))
-from _operators_graph import Feed, Graph, fitted, open_bytes
+from _operators_graph import Feed, Graph
 from _operators_torch import Place, Truth
 
 PRODUCTS = ("MatMul", "Gemm", "Conv", "ConvTranspose", "MatMulInteger", "ConvInteger", "MatMulNBits")
@@ -128,16 +128,7 @@ class Search:
         # An input that leaves the range of its type was made wrong before: this place is not to be judged.
         if any(a.dtype.kind == "f" and numpy.isinf(a).any() for a in inputs.values()):
             return 0.0
-        return apart(run_piece(self.graph, nodes, inputs, [value])[value], right)
-
-
-def run_piece(
-    graph: Graph, nodes: Sequence[int], inputs: Mapping[str, Any], outputs: Sequence[str]
-) -> dict[str, Any]:
-    """Some nodes of a graph alone."""
-    model = graph.cut(nodes, inputs, outputs)
-    session = open_bytes(model.SerializeToString(), graph.path.parent, graph.path.name)
-    return dict(zip(outputs, session.run(list(outputs), fitted(session, inputs)), strict=True))
+        return apart(self.graph.alone(nodes, inputs, [value])[value], right)
 
 
 def narrow(array: Any, kind: Any) -> Any:
@@ -265,7 +256,7 @@ def blame(truth: Truth, graph: Graph, found: Found, feed: Feed) -> int:
     last = graph.maker[found.value]
     values = [v for n in found.piece for v in graph.nodes[n].output if v]
     try:
-        got = run_piece(graph, found.piece, found.inputs, values)
+        got = graph.alone(found.piece, found.inputs, values)
     except Exception:  # noqa: BLE001 - some values of a piece cannot be outputs: its end is still right
         return last
     matched = truth.matched(feed, got, MATCH)
@@ -311,7 +302,7 @@ def blame_scale(graph: Graph, found: Found, limit: float) -> int:
         before, after = graph.nodes[quantize].input[0], graph.nodes[dequantize].output[0]
         inner = [n for n in found.piece if n <= dequantize]
         asked = [v for v in (before, after) if v not in found.inputs]
-        got = {**found.inputs, **run_piece(graph, inner, found.inputs, asked)}
+        got = {**found.inputs, **graph.alone(inner, found.inputs, asked)}
         if apart(got[after], got[before]) > limit / 2:
             return quantize
     return weights[0] if weights and pairs else last

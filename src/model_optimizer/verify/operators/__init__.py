@@ -4,6 +4,7 @@ A worker holds every graph between the checkpoint and the candidate beside PyTor
 becomes a verdict here.
 """
 
+import dataclasses
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
@@ -25,10 +26,22 @@ from model_optimizer.core import (
 )
 from model_optimizer.core.verdict import Outcome, worst
 
+from . import engine as engines
 from .chain import Step, links, steps
+from .engine import Engine
 from .limits import Limits, of_scheme
 
-__all__ = ["Limits", "Question", "Step", "refuse_engines", "steps", "verify_operators"]
+__all__ = [
+    "Engine",
+    "Limits",
+    "Question",
+    "Step",
+    "engine_at",
+    "engines",
+    "steps",
+    "verify_engine",
+    "verify_operators",
+]
 
 ENVIRONMENT = "onnx"
 JOB = "operators_compare"
@@ -37,8 +50,8 @@ PER_RUN = 8
 
 METRICS = {
     "export": "step_export", "clean-up": "step_clean_up", "cast": "step_cast", "Q/DQ": "step_quantize",
+    "engine": "step_engine",
 }  # fmt: skip
-ENGINES = (".engine", ".plan", ".trt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,31 +148,77 @@ def verify_operators(question: Question, *, run: RunWorker, progress: Progress) 
     return _verdict(question, answer, kept)
 
 
-def refuse_engines(path: Path, *, gpus: int) -> None:
-    """An engine is one compiled piece: nothing in it can be looked at. Raises HostError, UsageError."""
-    files = [path] if path.is_file() else sorted(path.glob("*")) if path.is_dir() else []
-    engines = [file.name for file in files if file.suffix in ENGINES]
-    if not engines:
-        return
-    hint = (
-        "verify the graph that it was built from: keep it with `mopt convert ... --steps DIR`",
-        "what the engine holds is in its own proof of content",
+def verify_engine(question: Question, engine: Engine, *, run: RunWorker, progress: Progress) -> Verdict:
+    """The steps to the graph of an engine, and then the engine beside that graph, on the GPU of this machine.
+
+    `question.candidate` is the graph. A graph that is wrong itself is answered first: what an engine makes of
+    it says nothing more. Raises what `verify_operators` raises.
+    """
+    verdict = verify_operators(question, run=run, progress=progress)
+    if verdict.outcome == "fail":
+        return dataclasses.replace(
+            verdict,
+            because=f"{verdict.because}; the engine was built from this graph, and was not looked into",
+        )
+    known = question.schemes.get(engine.scheme)
+    limit = of_scheme(engine.scheme, known.weight_bits if known else 0)
+    graph = str((engine.graph / "model.onnx").resolve())
+    with tempfile.TemporaryDirectory(prefix="mopt-engine-") as place:
+        values, cut = Path(place) / "values", Path(place) / "cut"
+        values.mkdir()
+        cut.mkdir()
+        asked = {
+            "reference": str(Path(question.reference.path).resolve()), "task": question.reference.task,
+            "graph": graph, "per_run": PER_RUN, "out": str(values),
+        }  # fmt: skip
+        size = str(run(ENVIRONMENT, "operators_wanted", asked, progress)["size"])
+        request = {
+            "graph": graph, "wanted": str(values), "flavour": engine.flavour, "scheme": engine.scheme,
+            "limits": dataclasses.asdict(limit), "per_run": PER_RUN, "out": str(cut),
+        }  # fmt: skip
+        found = run(engine.environment, "operators_engine", request, progress)
+        row = msgspec.convert(found["row"], type=Row)
+        kept = _keep(cut, question.cut_out) if row.suspects and any(cut.iterdir()) else None
+    return _with_engine(verdict, engine, row, size, kept)
+
+
+def _with_engine(verdict: Verdict, engine: Engine, row: Row, size: str, kept: Path | None) -> Verdict:
+    """The engine's row behind those of the graph."""
+    steps_ = [c for c in verdict.comparisons if c.metric != "own_error"]
+    found = (*steps_, _step(row, [size]), *(_suspect(row, s) for s in row.suspects[:3]))
+    because = "the engine computes what its graph does"
+    if row.suspects:
+        because = f"{_named(row.suspects[0])} is the first that is wrong, in step engine"
+    if kept is not None:
+        because += f"; cut out in {kept}"
+    return dataclasses.replace(
+        verdict,
+        subject=str(engine.folder),
+        outcome=worst(tuple(c.outcome for c in found)),
+        comparisons=found,
+        because=f"{because}, at {size}; before it: {verdict.because}",
     )
-    if not gpus:
-        raise HostError(f"`{engines[0]}` runs on a GPU, and this machine has none", hint=hint)
-    raise UsageError(
-        f"`{engines[0]}` is compiled into one piece, whose operators have no values of their own", hint=hint
-    )
+
+
+def engine_at(path: Path, *, gpus: int) -> bool:
+    """Whether a path is or holds an engine. Raises HostError where there is one and no GPU to run it."""
+    file = engines.file_of(path)
+    if file is not None and not gpus:
+        raise HostError(
+            f"`{file.name}` runs on a GPU, and this machine has none",
+            hint=(
+                "verify the graph that it was built from: keep it with `mopt convert ... --steps DIR`",
+                "what the engine holds is in its own proof of content",
+            ),
+        )
+    return file is not None
 
 
 def _limits(found: Sequence[Step], schemes: Mapping[str, Scheme]) -> dict[str, dict[str, float]]:
     made: dict[str, dict[str, float]] = {}
     for step in found:
         known = schemes.get(step.scheme)
-        limit = of_scheme(step.scheme, known.weight_bits if known else 0)
-        made[step.scheme] = {
-            "own": limit.own, "stands_out": limit.stands_out, "place": limit.place, "answer": limit.answer,
-        }  # fmt: skip
+        made[step.scheme] = dataclasses.asdict(of_scheme(step.scheme, known.weight_bits if known else 0))
     return made
 
 

@@ -76,7 +76,7 @@ def steps(candidate: Path, scheme: str, kept: Path | None = None) -> tuple[Step,
 def _between(chain: Sequence[Link], folder: Path, kept: Path | None) -> dict[int, Path]:
     """After how many links -> the graph there. The content decides, not what a folder is called."""
     found: dict[int, Path] = {}
-    for place in _folders(folder, kept):
+    for place in folders(folder, kept):
         own = links(place)
         count = len(own)
         if count in found or not 0 < count < len(chain) or own != tuple(chain[:count]):
@@ -86,7 +86,7 @@ def _between(chain: Sequence[Link], folder: Path, kept: Path | None) -> dict[int
     return found
 
 
-def _folders(folder: Path, kept: Path | None) -> Iterator[Path]:
+def folders(folder: Path, kept: Path | None) -> Iterator[Path]:
     """Folders that hold a graph: what is named, then neighbours and what lies in them."""
     places = [*([kept, *_below(kept)] if kept else []), *_below(folder.absolute().parent)]
     count = 0
