@@ -20,6 +20,9 @@ BITS = {
 }  # fmt: skip
 """TensorRT's names of number formats, and how many bits one number takes in memory."""
 
+ALIASES: Mapping[str, str] = {"FP32": "Float", "FP16": "Half", "BF16": "BFloat16"}
+"""What the inspector of TensorRT calls them in `Format/Datatype`."""
+
 OF_SCHEME: Mapping[str, tuple[str, ...]] = {
     "fp32": ("Float",),
     "fp16": ("Half",),
@@ -252,5 +255,6 @@ def _formats(values: Any) -> tuple[str, ...]:
     for value in values if isinstance(values, list) else []:
         if isinstance(value, dict):
             text = f"{value.get('Datatype', '')} {value.get('Format/Datatype', '')}"
-            found += [kind for kind in BITS if re.search(rf"\b{kind}\b", text)][:1]
+            words = {**{kind: kind for kind in BITS}, **ALIASES}
+            found += [kind for word, kind in words.items() if re.search(rf"\b{word}\b", text)][:1]
     return tuple(found)
