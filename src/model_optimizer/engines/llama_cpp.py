@@ -14,14 +14,14 @@ from model_optimizer.facts import decisions
 from . import _gpu as g
 
 TITLE = "llama.cpp"
-READS = {"gguf": frozenset({"bf16", "fp16", "int8_weight", "int4_rtn"})}
+READS = {"gguf": frozenset({"fp32", "bf16", "fp16", "int8_weight", "int4_rtn"})}
 TASKS = frozenset({"generate", "embed", "rerank"})
 DEVICES = frozenset({"gpu", "cpu"})
 ENVIRONMENT = "llama_cpp"
 BASELINE = False
 MEMORY = "llama.cpp"
 ONE_PROCESS = True
-FILES = {"bf16": "BF16", "fp16": "F16", "int8_weight": "Q8_0", "int4_rtn": "Q4_K_M"}
+FILES = {"fp32": "F32", "bf16": "BF16", "fp16": "F16", "int8_weight": "Q8_0", "int4_rtn": "Q4_K_M"}
 """The GGUF quantization that stands for a scheme."""
 NAMES = {
     "ctx-size": "--ctx-size",
@@ -70,7 +70,7 @@ def launch(plan: Plan, port: int) -> Launch:
     return g.launch(plan, _arguments(plan, g.listening(plan), port), ENVIRONMENT, program=PROGRAM)
 
 
-def expected(plan: Plan, model: ModelSpec) -> Mapping[str, float]:
+def expected(plan: Plan, model: ModelSpec | None) -> Mapping[str, float]:
     """The context is the cache: what is asked for is what it makes."""
     del model
     context = plan.setting("ctx-size")

@@ -147,10 +147,10 @@ def follow(plan: Plan, model: ModelSpec, scheme: Scheme) -> Plan:
     return dataclasses.replace(plan, settings=(*kept, setting))
 
 
-def expected(plan: Plan, model: ModelSpec) -> Mapping[str, float]:
+def expected(plan: Plan, model: ModelSpec | None) -> Mapping[str, float]:
     """What the engine will print: the bytes it is given, over those of a block of tokens."""
     given, length = plan.setting("kv_cache_memory_bytes"), plan.setting("max_model_len")
-    if given is None or not a.keeps_tokens(model):
+    if given is None or model is None or not a.keeps_tokens(model):
         return {}
     block = int(plan.setting("block_size") or BLOCK)
     bits = 32 if DTYPES.get(plan.scheme) == "float32" else 16

@@ -353,9 +353,9 @@ def learn(
 
 def predicted(plan: Plan, engine: Engine, room: Room, model: ModelSpec | None) -> Mapping[str, float]:
     """What was expected of `kv_cache_tokens` and `max_concurrency`; empty where nobody can say."""
-    own: Callable[[Plan, ModelSpec], Mapping[str, float]] | None = getattr(engine, "expected", None)
+    own: Callable[[Plan, ModelSpec | None], Mapping[str, float]] | None = getattr(engine, "expected", None)
     if own is not None:
-        return own(plan, model) if model is not None else {}
+        return own(plan, model)
     fit = _fits(room, model, room.gpu() if "gpu" in engine.DEVICES else None, plan)
     if fit is None or not fit.fits:
         return {}

@@ -34,7 +34,7 @@ SAME = {
 }
 """What engines call the settings that every command has an option for."""
 
-GGUF = {"F16": "fp16", "BF16": "bf16", "Q8_0": "int8_weight"}
+GGUF = {"F32": "fp32", "F16": "fp16", "BF16": "bf16", "Q8_0": "int8_weight"}
 """Number formats of a GGUF file whose name says more than its bits; others are in 4 bits or near."""
 
 

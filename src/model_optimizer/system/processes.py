@@ -185,6 +185,8 @@ def start(
     killed, where the system can do that. Raises HostError when it cannot be started.
     """
     if with_us and (setpriv := shutil.which("setpriv")):
+        if shutil.which(command[0], path=(env or os.environ).get("PATH")) is None:
+            raise _missing(str(command[0]))
         command = [setpriv, "--pdeathsig", "TERM", "--", *command]
     if log is None:
         return _running(_spawn(command, subprocess.DEVNULL, subprocess.DEVNULL, env, cwd), command, log)
@@ -381,10 +383,13 @@ def _spawn(
     except FileNotFoundError as error:
         if cwd is not None and not cwd.is_dir():
             raise UsageError(f"there is no folder `{cwd}` to run `{words[0]}` in") from error
-        hint = ("install it, or put it on PATH",)
-        raise HostError(f"there is no program `{words[0]}`", hint=hint) from error
+        raise _missing(words[0]) from error
     except OSError as error:
         raise HostError(f"`{words[0]}` cannot be started", cause=(error.strerror or str(error),)) from error
+
+
+def _missing(program: str) -> HostError:
+    return HostError(f"there is no program `{program}`", hint=("install it, or put it on PATH",))
 
 
 def _running(child: "subprocess.Popen[bytes]", command: Sequence[str | Path], log: Path | None) -> Running:
