@@ -1,5 +1,7 @@
 """Real servers for the tests that need one: made once, on models that are made once."""
 
+import os
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -103,3 +105,21 @@ def start_plain(
 
 def quiet(_text: str, _share: float | None = None) -> None:
     pass
+
+
+@pytest.fixture
+def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a program that plays docker, first on PATH: `calls`, `containers/ID`, `removed/ID`."""
+    tools = tmp_path / "docker-bin"
+    tools.mkdir()
+    tool = tools / "docker"
+    tool.write_text(f'#!/bin/sh\nexec {sys.executable} {HERE / "fake_docker.py"} "$@"\n')
+    tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
+    home = tmp_path / "docker-home"
+    (home / "containers").mkdir(parents=True)
+    monkeypatch.setenv("FAKE_DOCKER", str(home))
+    monkeypatch.setenv("FAKE_STUB", str(HERE / "stub_server.py"))
+    monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
+    monkeypatch.setenv("MOPT_HOME", str(tmp_path / "mopt"))
+    monkeypatch.delenv("HF_HOME", raising=False)
+    return home

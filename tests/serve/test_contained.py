@@ -4,8 +4,6 @@ import dataclasses
 import json
 import os
 import signal
-import stat
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -25,27 +23,7 @@ from model_optimizer.core import (
 from model_optimizer.serve import ServerHandle, contained, start
 from model_optimizer.system import containers
 
-HERE = Path(__file__).parent
 ENGINES = plugins.load_all("model_optimizer.engines")
-
-
-@pytest.fixture
-def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Its folder: `calls`, `containers/ID`, `removed/ID`."""
-    tools = tmp_path / "bin"
-    tools.mkdir()
-    for name in ("docker",):
-        tool = tools / name
-        tool.write_text(f'#!/bin/sh\nexec {sys.executable} {HERE / "fake_docker.py"} "$@"\n')
-        tool.chmod(tool.stat().st_mode | stat.S_IXUSR)
-    home = tmp_path / "docker-home"
-    (home / "containers").mkdir(parents=True)
-    monkeypatch.setenv("FAKE_DOCKER", str(home))
-    monkeypatch.setenv("FAKE_STUB", str(HERE / "stub_server.py"))
-    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
-    monkeypatch.setenv("MOPT_HOME", str(tmp_path / "mopt"))
-    monkeypatch.delenv("HF_HOME", raising=False)
-    return home
 
 
 def calls(home: Path) -> list[list[str]]:
@@ -220,6 +198,16 @@ def test_a_snapshot_of_a_hub_is_mounted_with_the_files_it_links_to(docker: Path)
     )
     assert "/cache/hub/models--a--b:/cache/hub/models--a--b:ro" in made.arguments
     assert snapshot in made.arguments
+
+
+def test_a_machine_without_a_gpu_asks_for_none(docker: Path) -> None:
+    asked = dataclasses.replace(plan("llama_cpp"), engine_version=None, checkpoint="/m/a.gguf")
+    words = (
+        contained.as_engine(ENGINES["llama_cpp"], "docker", None, gpus=False).launch(asked, 8000).arguments
+    )
+    assert "--gpus" not in words
+    assert "device=0" not in words
+    assert "ghcr.io/ggml-org/llama.cpp:server" in words
 
 
 @pytest.mark.parametrize("engine", ["vllm", "sglang", "tensorrt_llm", "llama_cpp"])

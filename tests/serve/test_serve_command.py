@@ -32,7 +32,7 @@ def played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     script.write_text("good")
     monkeypatch.setenv("PLAYED", str(script))
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
-    monkeypatch.setenv("MOPT_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("MOPT_HOME", str(tmp_path / "mopt"))
     monkeypatch.delenv("MOPT_API_KEY", raising=False)
     (tmp_path / "tiny.gguf").write_bytes(made())
     yield script
@@ -284,3 +284,39 @@ def test_wrong_words_are_refused_before_anything_starts(played: Path, tmp_path: 
     assert done.returncode == 2
     assert f"mopt serve --container= {tmp_path / 'tiny.gguf'}" in done.stderr
     assert starts(played) == 0
+
+
+def test_a_container_is_found_and_stopped_by_its_id(played: Path, docker: Path, tmp_path: Path) -> None:
+    done = mopt(tmp_path / "tiny.gguf", "--container", "my/llama:1", "--detach")
+    assert done.returncode == 0, done.stderr
+    assert "pulling my/llama:1" in done.stderr
+    (row,) = status()
+    (place,) = (docker / "containers").iterdir()
+    assert row["container"] == place.name
+    assert (row["healthy"], row["runtime"]) == (True, "docker")
+    assert mopt("--stop", "tiny").returncode == 0
+    assert not list((docker / "containers").iterdir())
+    assert status() == []
+    assert starts(played) == 0
+
+
+def test_a_container_that_dies_is_started_again(played: Path, docker: Path, tmp_path: Path) -> None:
+    terminal = Terminal(tmp_path / "tiny.gguf", "--container", "--restart", "on-failure:2")
+    first = terminal.served()
+    place = docker / "containers" / str(first["container"])
+    os.kill(int((place / "pid").read_text()), signal.SIGKILL)
+    until(lambda: (rows := status()) and rows[0]["starts"] == 2)
+    (row,) = status()
+    assert row["url"] == first["url"]
+    assert row["container"] != first["container"]
+    assert terminal.end(signal.SIGINT)[0] == 0
+    assert not list((docker / "containers").iterdir())
+    assert {p.name for p in (docker / "removed").iterdir()} == {row["container"], first["container"]}
+
+
+def test_dry_run_shows_the_containers_command(played: Path, docker: Path, tmp_path: Path) -> None:
+    done = mopt(tmp_path / "tiny.gguf", "--container", "--dry-run")
+    assert "command: docker run --name mopt-tiny-" in done.stdout
+    assert "-p 127.0.0.1:8000:8000" in done.stdout
+    assert not list((docker / "containers").iterdir())
+    assert '"run"' not in (docker / "calls").read_text()

@@ -92,6 +92,11 @@ def container(plan: Plan, port: int = 8000) -> tuple[str, ...]:
     return (*words[:at], "-v", f"{projector}:{inside}:ro", *words[at:])
 
 
+def image_cpu() -> str | None:
+    """Of its images the one without CUDA."""
+    return decisions.outline("llama_cpp").image_cpu
+
+
 def modelfile(plan: Plan) -> str:
     """An Ollama Modelfile of the plan. There the context is of one request, and slots are the server's."""
     slots = int(plan.setting("parallel") or 1)

@@ -64,7 +64,8 @@ class Room:
 class How:
     """`runtime` is docker or podman when the engine is to run in `image` (None: the plan's, else its own).
 
-    `adapt` is how often a start that memory stopped may be tried with the next plan.
+    `gpus` False asks for no GPU there. `adapt` is how often a start that memory stopped may be tried with the
+    next plan.
     """
 
     log: Path
@@ -74,6 +75,7 @@ class How:
     program: str | None = None
     runtime: str | None = None
     image: str | None = None
+    gpus: bool = True
     limit_s: float = LIMIT_S
     outlive: bool = False
     adapt: int = 0
@@ -109,7 +111,7 @@ def prepared(order: Order, engine: Engine, how: How) -> Engine:
         )
     if how.runtime is None:
         return engine
-    return contained.as_engine(engine, how.runtime, how.image)
+    return contained.as_engine(engine, how.runtime, how.image, gpus=how.gpus)
 
 
 def begin(order: Order, engine: Engine, room: Room, how: How, progress: Progress) -> Started:

@@ -20,12 +20,14 @@ HUB_TOKEN = "HF_TOKEN"
 class InContainer:
     """Stands for an engine, and starts it in an image. `image` None takes the plan's, else the engine's own.
 
-    Settings, formats and words of its log are those of the engine.
+    Settings, formats and words of its log are those of the engine. Without `gpus` none is asked for, and an
+    engine that also runs on a CPU takes its image for that.
     """
 
     engine: Engine
     runtime: str
     image: str | None = None
+    gpus: bool = True
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.engine, name)
@@ -39,7 +41,9 @@ class InContainer:
                 hint=("leave --container out: it runs in an environment of its own",),
             )
         plain = self.engine.launch(plan, port)
-        words = make(replace(plan, image=self.image or plan.image), port)
+        on_cpu: Callable[[], str | None] | None = getattr(self.engine, "image_cpu", None)
+        own = on_cpu() if on_cpu and not self.gpus else None
+        words = make(replace(plan, image=self.image or own or plan.image), port)
         return replace(plain, program=self.runtime, job=None, arguments=self._words(words, plan)[1:])
 
     def _words(self, words: tuple[str, ...], plan: Plan) -> tuple[str, ...]:
@@ -49,8 +53,8 @@ class InContainer:
         for at, word in enumerate(kept):
             if kept[at - 1] == "-v":
                 kept[at] = _home(word)
-        if self.runtime == "podman":
-            kept = _devices(kept)
+        if not self.gpus or self.runtime == "podman":
+            kept = _devices(kept, wanted=self.gpus)
         cache = files.data_home() / "container-cache" / plan.engine
         mine = ["--name", name, "--label", f"model-optimizer.plan={plan.engine}"]
         mine += ["-v", f"{cache}:/root/.cache"]
@@ -100,14 +104,13 @@ def _home(mount: str) -> str:
     return f"{place}:{inside}"
 
 
-def _devices(words: list[str]) -> list[str]:
-    """podman takes GPUs by their names in CDI."""
+def _devices(words: list[str], *, wanted: bool) -> list[str]:
+    """podman takes GPUs by their names in CDI; a machine without one takes none."""
     found: list[str] = []
     for at, word in enumerate(words):
-        if word == "--gpus":
-            wanted = words[at + 1].removeprefix("device=")
-            found += ["--device", f"nvidia.com/gpu={wanted}"]
-        elif at == 0 or words[at - 1] != "--gpus":
+        if word == "--gpus" and wanted:
+            found += ["--device", f"nvidia.com/gpu={words[at + 1].removeprefix('device=')}"]
+        elif word != "--gpus" and (at == 0 or words[at - 1] != "--gpus"):
             found.append(word)
     return found
 
@@ -117,5 +120,5 @@ def _plain(model: str) -> str:
     return "".join(c if c.isalnum() else "-" for c in name).strip("-")[:40] or "model"
 
 
-def as_engine(engine: Engine, runtime: str, image: str | None) -> Engine:
-    return cast("Engine", InContainer(engine, runtime, image or None))
+def as_engine(engine: Engine, runtime: str, image: str | None, *, gpus: bool = True) -> Engine:
+    return cast("Engine", InContainer(engine, runtime, image or None, gpus))

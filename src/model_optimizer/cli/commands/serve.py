@@ -173,6 +173,7 @@ def _serve(
             program=program,
             runtime=runtime,
             image=container or None,
+            gpus=room.host.gpus != (),
             limit_s=start_limit,
             outlive=detach,
             adapt=ADAPTATIONS if adapt else 0,

@@ -118,6 +118,7 @@ class EngineOutline(Fact):
     minimum_compute_capability: tuple[int, int]
     image: str
     image_other: str | None = None
+    image_cpu: str | None = None
     entrypoint: tuple[str, ...]
     release: tuple[CudaOf, ...] = ()
     flags: Mapping[str, str] = field(default_factory=dict[str, str])
