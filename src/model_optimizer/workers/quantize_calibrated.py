@@ -10,19 +10,17 @@ Works on a GPU when torch sees one, layer by layer, else on the CPU. Result: {ve
 """
 
 import importlib.metadata
-import logging
-import os
 import sys
-import warnings
 from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parent))
 from _checkpoint import require_loaded
 from _contract import blame, fail, main, progress
-from _quantize_data import Calibration, read_calibration
+from _quantize_data import Calibration
+from _quantize_model import begin, require_finite, settle
 from _quantize_parts import in_parts
-from _quantize_source import Source, copy_beside, ignored, parameters, read_source, reasons, write_about
+from _quantize_source import Source, ignored, parameters, reasons, write_about
 
 PACKAGES = ("llmcompressor", "compressed-tensors", "torch", "transformers")
 UNUSED = r"(^|\.)(pooler|position_ids|lm_head)(\.|$)"
@@ -33,22 +31,7 @@ SMOOTHING = 0.8
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
-    source = read_source(request)
-    for line in reasons(source):
-        progress(line)
-    warnings.filterwarnings("ignore")
-    logging.disable(logging.WARNING)
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    os.environ.setdefault("LLM_COMPRESSOR_LOG_LEVEL", "WARNING")
-    progress("loading llm-compressor", 0.0)
-    import torch
-    import transformers
-
-    transformers.utils.logging.disable_progress_bar()
-    torch.manual_seed(0)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(source.folder)
-    data = read_calibration(tokenizer, request["calibration"], request["task"])
-    progress("loading the model", 0.02)
+    source, data = begin(request, "llm-compressor")
     model = load(source)
     where = place(model)
     compress(model, source, request, data)
@@ -78,7 +61,6 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
 
 def load(source: Source) -> Any:
     """The model as it is stored, experts apart from one another; a tensor that is missing is an error."""
-    import torch
     import transformers
     from llmcompressor.modeling.moe.linearize import linearize_moe
 
@@ -93,13 +75,7 @@ def load(source: Source) -> Any:
         linearize_moe(model)
     except Exception as error:  # noqa: BLE001 - a library's failure, in one line
         blame(error, "broken-checkpoint", "transformers cannot load the checkpoint")
-    for tensor, values in model.named_parameters():
-        if not torch.isfinite(values).all():
-            fail(
-                "broken-checkpoint",
-                f"`{tensor}` holds numbers that are not finite",
-                hint=["the checkpoint is damaged or its training diverged: take another one"],
-            )
+    require_finite(model)
     return model.eval()
 
 
@@ -186,15 +162,6 @@ def scheme(source: Source, request: dict[str, Any]) -> Any:
     if request.get("symmetric") is not None:
         found.weights.symmetric = bool(request["symmetric"])
     return found
-
-
-def settle(out: Path, source: Source) -> None:
-    """What the library wrote beside the weights that is not the model's own goes; what is, comes."""
-    (out / "recipe.yaml").unlink(missing_ok=True)
-    copy_beside(source.folder, out)
-    for path in out.rglob("*"):
-        if path.is_file():
-            path.chmod(0o644)
 
 
 if __name__ == "__main__":

@@ -10,18 +10,16 @@ Result: {versions, notes, weights}.
 
 import importlib.metadata
 import json
-import logging
-import os
 import sys
-import warnings
 from collections import Counter
 from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parent))
 from _contract import blame, fail, main, progress
-from _quantize_data import Calibration, read_calibration
-from _quantize_source import Source, copy_beside, parameters, read_source, reasons, write_about
+from _quantize_data import Calibration
+from _quantize_model import begin, require_finite, settle
+from _quantize_source import Source, parameters, reasons, write_about
 
 PACKAGES = ("nvidia-modelopt", "torch", "transformers")
 SCORED = 128
@@ -29,29 +27,13 @@ SCORED = 128
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
-    source = read_source(request)
-    for line in reasons(source):
-        progress(line)
-    warnings.filterwarnings("ignore")
-    logging.disable(logging.WARNING)
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    progress("loading ModelOpt", 0.0)
-    import torch
-    import transformers
-
-    transformers.utils.logging.disable_progress_bar()
-    torch.manual_seed(0)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(source.folder)
-    data = read_calibration(tokenizer, request["calibration"], request["task"])
-    progress("loading the model", 0.02)
+    source, data = begin(request, "ModelOpt")
     model = load(source)
     chosen = choose(model, source, request, data)
     progress("writing the folder", 0.9)
     out = Path(request["out"])
     export(model, out)
-    copy_beside(source.folder, out)
-    for path in out.iterdir():
-        path.chmod(0o644)
+    settle(out, source)
     counts = Counter(chosen.values())
     weights = {
         "quantized": sum(count for name, count in counts.items() if name != "16 bits"),
@@ -74,20 +56,13 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
 
 
 def load(source: Source) -> Any:
-    import torch
     import transformers
 
     try:
         model = transformers.AutoModelForCausalLM.from_pretrained(source.folder, dtype="auto")
     except Exception as error:  # noqa: BLE001 - a library's failure, in one line
         blame(error, "broken-checkpoint", "transformers cannot load the checkpoint")
-    for tensor, values in model.named_parameters():
-        if not torch.isfinite(values).all():
-            fail(
-                "broken-checkpoint",
-                f"`{tensor}` holds numbers that are not finite",
-                hint=["the checkpoint is damaged or its training diverged: take another one"],
-            )
+    require_finite(model)
     return model.eval().to(device())
 
 
