@@ -34,7 +34,7 @@ def study_text(study: Study, folder: Path) -> str:
     """The answer first, then why, then the trials."""
     rows = [_answer(study), ""]
     if study.finals:
-        rows += ["Proof: runs taken in turn, each with a start of its own", ""]
+        rows += [f"Proof: runs taken in turn, {_how(study)}", ""]
         rows += [f"  {_duel(study, found)}" for found in study.finals]
         rows.append("")
     if study.contributions:
@@ -51,7 +51,19 @@ def study_text(study: Study, folder: Path) -> str:
     return "\n".join(rows) + "\n"
 
 
+def _how(study: Study) -> str:
+    """Where the servers of the second look came from."""
+    kinds = {run.resident for run in study.final_runs if run.value is not None}
+    if kinds == {True}:
+        times = max(run.sitting for run in study.final_runs)
+        again = f", started {times} times" if times > 1 else ""
+        return f"servers that stand by each other{again}"
+    return "each with a start of its own" if kinds != {True, False} else "of both kinds (see below)"
+
+
 def _answer(study: Study) -> str:
+    if study.paused:
+        return f"Not finished: {study.paused}. `mopt tune --resume` goes on."
     if study.winner is None:
         return f"The default stays: {study.because}."
     best = max(
@@ -78,6 +90,9 @@ def _duel(study: Study, found: Duel) -> str:
     words = f"{settings_text(found.b, study.default)}: {_ratio(found)}"
     if found.decision == "undecided" and found.runs_needed:
         words += f"; about {found.runs_needed} runs of each would decide"
+    for part in found.shapes:
+        low, high = part.interval or (math.nan, math.nan)
+        words += f"\n    {part.shape}: {part.ratio:.3f} x [{low:.3f}, {high:.3f}], {part.decision}"
     return words
 
 

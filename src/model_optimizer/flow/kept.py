@@ -6,7 +6,7 @@ What was started is also written down, so that what a killed process left behind
 import os
 import signal
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -29,6 +29,10 @@ class Begun:
 
     pid: int
     started_at: float
+
+
+Watching = Callable[[StartProcess], StartProcess]
+"""How processes are started, so that somebody knows of them."""
 
 
 class GivenUp(BaseException):

@@ -4,16 +4,18 @@ An idle server takes no time of a GPU, so that arms that are compared can be mea
 that does not start, or dies, loses its own arm and no other.
 """
 
+import queue
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from model_optimizer.core import MoptError, Plan, Progress
-from model_optimizer.serve import ServerHandle
+from model_optimizer.core import Launch, MoptError, Plan, Progress
+from model_optimizer.serve import ServerHandle, StartProcess
 from model_optimizer.system import processes
+from model_optimizer.system.processes import Running
 from model_optimizer.tune import Order, Outcome, Shared
 from model_optimizer.tune.turns import Measure
 
@@ -27,7 +29,7 @@ TOGETHER = 4
 WARM_S, WARM_LEVEL = 1.0, 8.0
 """The load before the first that counts: long enough to have computed every kind of step once. ASSUMED."""
 
-POLL_S = 0.2
+POLL_S = 0.1
 SHOWN_EVERY_S = 5.0
 
 
@@ -43,6 +45,42 @@ class _Arm:
     start_s: float | None = None
     error: MoptError | None = None
     told: bool = False
+
+
+class _Relay:
+    """Processes that threads ask for are started by the thread that stays: where the kernel ends a process
+    with the one that started it, it means the thread."""
+
+    def __init__(self, kept: Kept) -> None:
+        self._kept = kept
+        self._asked: queue.Queue[tuple[StartProcess, Launch, Path, Future[Running]]] = queue.Queue()
+        self._closed = False
+
+    def watching(self, begin: StartProcess) -> StartProcess:
+        def asked(launch: Launch, log: Path) -> Running:
+            if self._closed:
+                raise GivenUp
+            answer: Future[Running] = Future()
+            self._asked.put((self._kept.watching(begin), launch, log, answer))
+            return answer.result()
+
+        return asked
+
+    def carry_out(self) -> None:
+        with suppress(queue.Empty):
+            while True:
+                begin, launch, log, answer = self._asked.get_nowait()
+                try:
+                    answer.set_result(begin(launch, log))
+                except MoptError as error:
+                    answer.set_exception(error)
+
+    def close(self) -> None:
+        """Whoever waits, or asks later, gets nothing."""
+        self._closed = True
+        with suppress(queue.Empty):
+            while True:
+                self._asked.get_nowait()[3].set_exception(GivenUp())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +140,7 @@ class Residents:
         """Start them side by side; what fails is kept with its arm. Ctrl-C ends all of them."""
         given_up: list[bool] = []
         says: dict[int, str] = {}
+        relay = _Relay(kept)
 
         def begin(place: int, arm: _Arm) -> None:
             def heard(text: str, share: float | None) -> None:
@@ -112,7 +151,7 @@ class Residents:
 
             begun = self.clock()
             try:
-                arm.server = arm.runner.started(arm.plan, arm.log, kept, heard)
+                arm.server = arm.runner.started(arm.plan, arm.log, relay.watching, heard)
                 arm.start_s = self.clock() - begun
             except MoptError as error:
                 arm.error = error
@@ -124,23 +163,29 @@ class Residents:
         futures: list[Future[None]] = []
         try:
             futures = [pool.submit(begin, place, arm) for place, arm in enumerate(arms)]
-            self._await(futures, arms, says, begun)
+            self._await(futures, arms, says, relay, begun)
         except BaseException:
             given_up.append(True)
+            relay.close()
             kept.close()
             raise
         finally:
-            given_up.append(True)
             pool.shutdown(wait=True, cancel_futures=True)
         for future in futures:
             if not future.cancelled():
                 future.result()  # a bug of ours is not hidden
 
     def _await(
-        self, futures: Sequence[Future[None]], arms: Sequence[_Arm], says: Mapping[int, str], begun: float
+        self,
+        futures: Sequence[Future[None]],
+        arms: Sequence[_Arm],
+        says: Mapping[int, str],
+        relay: "_Relay",
+        begun: float,
     ) -> None:
         shown = -SHOWN_EVERY_S
         while True:
+            relay.carry_out()
             _, left = wait(futures, timeout=POLL_S)
             if not left:
                 return

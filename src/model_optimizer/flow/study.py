@@ -50,7 +50,7 @@ from .residents import TOGETHER, Residents
 from .sharing import OnCpu, OnGpu, Share, apart
 from .tune import Guide, Loads, Runner, Subject, lock_of, one_by_one, subject
 
-STUDY, LOCK, REQUEST = "study.json", "lock.json", "request.json"
+STUDY, LOCK, REQUEST, PREDICTED = "study.json", "lock.json", "request.json", "predicted.json"
 DEFAULT_LEVELS = (1.0, 4.0, 16.0)
 DUMMY = "load-format"
 ELSEWHERE = "trials run on other machines, where servers do not stand by each other"
@@ -181,7 +181,7 @@ def prepare(request: TuneRequest, folder: Path, room: Room, progress: Progress) 
     aim = Aim(
         objective=request.objective, slo=request.slo, cost_per_hour=_price(request, plan), over=request.over
     )
-    guide = _guide(plan, model, loads, room, request.over)
+    guide = _guide(plan, model, loads, room, request.over, folder / PREDICTED)
     space = _knobs(request, plan, model, loads, made)
     runner = Runner(
         loads=loads,
@@ -402,7 +402,7 @@ def _share(
     return OnCpu(engine=engine, model=model, host=host, scheme=room.scheme, loads=loads)
 
 
-def _guide(plan: Plan, model: ModelSpec, loads: Loads, room: Room, over: Over) -> Guide | None:
+def _guide(plan: Plan, model: ModelSpec, loads: Loads, room: Room, over: Over, kept: Path) -> Guide | None:
     """Only for vLLM on a GPU: memory and speed of other engines are not modelled."""
     gpu = room.gpu() if plan.engine == "vllm" else None
     if gpu is None:
@@ -416,6 +416,7 @@ def _guide(plan: Plan, model: ModelSpec, loads: Loads, room: Room, over: Over) -
         scheme=room.scheme,
         over=over,
         default=plan,
+        kept=kept,
     )
 
 

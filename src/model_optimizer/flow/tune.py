@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from statistics import fmean
 
+from model_optimizer import __version__
 from model_optimizer.bench.options import BenchOptions
 from model_optimizer.bench.run import measure
 from model_optimizer.bench.target import Target
@@ -32,6 +33,7 @@ from model_optimizer.core import (
     Scheme,
     Slo,
     Workload,
+    codec,
     digest,
 )
 from model_optimizer.core.question import EstimateQuestion
@@ -39,12 +41,12 @@ from model_optimizer.core.study import Lock, Over, Shape, Study, TrialState
 from model_optimizer.diagnose import explained
 from model_optimizer.serve import Order as ServeOrder
 from model_optimizer.serve import ServerHandle, StartProcess, start, start_launch
-from model_optimizer.system import telemetry
+from model_optimizer.system import files, telemetry
 from model_optimizer.system.runs import RunFolder
 from model_optimizer.tune import Order, Outcome
 from model_optimizer.tune.objective import LEAST_ATTAINED, Aim, score
 
-from .kept import Kept
+from .kept import Kept, Watching
 from .placed import placed
 
 KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
@@ -113,14 +115,17 @@ class Guide:
         scheme: Callable[[str], Scheme],
         over: Over = "mean",
         default: Plan | None = None,
+        kept: Path | None = None,
     ) -> None:
-        """`default` is the plan whose predictions the worst ratio under several loads is taken to."""
+        """`default` is the plan whose predictions the worst ratio under several loads is taken to. What was
+        predicted is written to `kept`: it takes a second each, and a study goes on several times."""
         self._model, self._gpu, self._loads = model, gpu, loads
         self._over: Over = over
         self._default = default
         self._fit, self._estimate, self._scheme = fit, estimate, scheme
         self._fits: dict[str, Fit | str] = {}
-        self._worth: dict[str, tuple[float, ...] | None] = {}
+        self._kept = kept
+        self._worth = _predictions(kept)
 
     def refuse(self, plan: Plan) -> str | None:
         found = self.fitted(plan)
@@ -145,12 +150,18 @@ class Guide:
 
     def _each(self, plan: Plan) -> tuple[float, ...] | None:
         question = self._question(plan)
-        key = repr(dataclasses.replace(question, model=self._model, gguf=None))
+        works = self._loads.workloads
+        empty = dataclasses.replace(self._gpu, used_bytes=0)
+        placed = dataclasses.replace(question, gpu=empty, gguf=None)
+        text = repr((__version__, placed, works, self._loads.levels, self._loads.slo))
+        key = hashlib.sha256(text.encode()).hexdigest()[:32]
         if key not in self._worth:
-            found = [self._predict(question, work) for _, work in self._loads.workloads]
+            found = [self._predict(question, work) for _, work in works]
             known = tuple(value for value in found if value is not None)
-            self._worth[key] = known if len(known) == len(found) else None
-        return self._worth[key]
+            self._worth[key] = known if len(known) == len(found) else ()
+            if self._kept is not None and self._kept.parent.is_dir():
+                files.write_atomic(self._kept, codec.dumps(Predictions(values=self._worth)))
+        return self._worth[key] or None
 
     def _question(self, plan: Plan) -> FitQuestion:
         """A format that vLLM makes while it loads counts like one that was stored."""
@@ -184,6 +195,21 @@ class Guide:
                 share = attained(answer, self._loads.slo)
                 found.append(math.log(answer.requests_per_s) + math.log(max(share, LEAST_ATTAINED)))
         return max(found) if found else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Predictions:
+    """Logarithms of goodput, one for each shape of load, by a digest of what was asked; () is unknown."""
+
+    values: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
+
+
+def _predictions(kept: Path | None) -> dict[str, tuple[float, ...]]:
+    """What an earlier run predicted; a file that cannot be read is made anew."""
+    with suppress(MoptError, OSError):
+        if kept is not None and kept.is_file():
+            return dict(codec.load(kept, Predictions).values)
+    return {}
 
 
 def attained(answer: Estimate, slo: Slo) -> float:
@@ -234,7 +260,7 @@ class Runner:
         plan = self.placed(order.plan)
         with self.kept() as kept:
             try:
-                server = self.started(plan, log, kept, self.progress)
+                server = self.started(plan, log, kept.watching, self.progress)
             except MoptError as error:
                 return self.failed(error, begun)
             with server:
@@ -248,7 +274,7 @@ class Runner:
         """Servers that start in its block end with it."""
         return Kept(self.records)
 
-    def started(self, plan: Plan, log: Path, kept: Kept, progress: Progress) -> ServerHandle:
+    def started(self, plan: Plan, log: Path, watching: Watching, progress: Progress) -> ServerHandle:
         begin = self.start_process or partial(start_launch, python=self.python)
         return start(
             plan,
@@ -256,7 +282,7 @@ class Runner:
             engine=self.engine,
             log=log,
             progress=progress,
-            start_process=kept.watching(begin),
+            start_process=watching(begin),
             limit_s=self.start_limit_s,
         )
 
@@ -282,7 +308,7 @@ class Runner:
         )
 
     def _loaded(self, server: ServerHandle, order: Order) -> tuple[TrialState, "_Loaded"]:
-        if order.hopeless_below is not None and not order.thorough:
+        if self.loads.probe_s and order.hopeless_below is not None and not order.thorough:
             probe = self.load(server, self.loads.probe_s, order, stage=PROBE)
             found = score(probe.points, self.aim, probe.shapes, order.base)
             if found is None or found.value < order.hopeless_below:

@@ -259,13 +259,18 @@ class _Job:
         )
 
     def _levels_of(self, finalists: Finalists, arm: Settings) -> dict[str, tuple[float, ...]]:
-        """The loads at which it was worth most in the search; where it was not tried, those of the others."""
+        """The loads at which it was worth most in the search. One that was not tried begins with those of the
+        others, and goes on with the best of them."""
         seen = {
             tuple(sorted(t.settings.items())): objective.best_levels(t.points, self._q.aim, t.shapes)
             for t in self.study.trials
             if t.state == "measured"
         }
         named = [tuple(sorted(settings.items())) for _, settings in finalists.named]
+        for run in sorted(self.study.final_runs, key=lambda run: run.turn):
+            if run.value is not None:
+                best = objective.best_levels(run.points, self._q.aim, run.shapes)
+                seen.setdefault(tuple(sorted(run.settings.items())), best)
         own = seen.get(tuple(sorted(arm.items())))
         from_ = [own] if own else [seen[key] for key in named if key in seen]
         found: dict[str, set[float]] = {}

@@ -82,7 +82,7 @@ class PriorSampler(BaseSampler):
         if not left:
             return None
         mean, spread = self._surrogate.believe(rows, values)
-        if pending and rows:
+        if pending and (rows or len(pending) > 1):
             # What runs elsewhere is taken to turn out as believed, so that it is not asked for twice.
             rows, values = rows + pending, values + [float(mean[i]) for i in pending]
             mean, spread = self._surrogate.believe(rows, values)

@@ -92,9 +92,7 @@ class _Sides:
 
 def look(finalists: Finalists, given: Look) -> None:
     """Measure all arms and keep each run, each verdict; what an earlier process measured is not repeated."""
-    arms = [
-        Arm(name=name, plan=given.plan(s), settings=s, levels=given.levels(s)) for name, s in finalists.named
-    ]
+    arms = [Arm(name=name, plan=given.plan(s), settings=s) for name, s in finalists.named]
     sides = _sides(finalists, arms, given)
     shared = _shared(sides, arms, given)
     if shared is not None:
@@ -128,7 +126,9 @@ def _shared(sides: _Sides, arms: Sequence[Arm], given: Look) -> Shared | None:
     if not sides.resident:
         return None
     orders = [
-        Order(number=0, plan=arm.plan, settings=arm.settings, thorough=True, levels=arm.levels)
+        Order(
+            number=0, plan=arm.plan, settings=arm.settings, thorough=True, levels=given.levels(arm.settings)
+        )
         for arm in sides.resident
     ]
     found = given.share(orders)
@@ -174,6 +174,7 @@ def _take(arms: Sequence[Arm], open_: Open, finalists: Finalists, given: Look, *
         taken=taken,
         progress=lambda text, share: given.progress(f"second look, {text}", share),
         budget=given.budget,
+        levels=lambda arm: given.levels(arm.settings),
         base=given.base,
     )
     _keep_verdicts(finalists, given)

@@ -75,12 +75,11 @@ Execute = Callable[[Sequence[Order]], Iterator[tuple[Order, Outcome]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
-    """One of those that are compared; `levels` as of an order."""
+    """One of those that are compared."""
 
     name: str
     plan: Plan
     settings: Settings
-    levels: Mapping[str, tuple[float, ...]] = field(default_factory=dict[str, tuple[float, ...]])
 
 
 class Paused(Exception):
@@ -125,9 +124,13 @@ def in_turn(
     taken: Callable[[int, Arm, Outcome], None],
     progress: Progress,
     budget: Budget,
+    levels: Callable[[Arm], Mapping[str, tuple[float, ...]]] = lambda arm: {},
     base: Mapping[str, float] | None = None,
 ) -> None:
-    """Hand each outcome to `taken`. Turns that are `done` are left out, as are arms with none left."""
+    """Hand each outcome to `taken`. Turns that are `done` are left out, as are arms with none left.
+
+    `levels` of an arm are asked before each turn.
+    """
     sequence = finals.order(len(arms), repeats, seed)
     todo = [(turn, arms[which]) for turn, which in enumerate(sequence) if not done(turn, arms[which])]
     if not todo:
@@ -138,7 +141,7 @@ def in_turn(
             plan=arm.plan,
             settings=arm.settings,
             thorough=True,
-            levels=arm.levels,
+            levels=levels(arm),
             base=base or {},
         )
         for arm in arms
@@ -152,7 +155,8 @@ def in_turn(
             budget.require("turn")
             progress(f"{arm.name}: run {turn + 1} of {len(sequence)}", turn / len(sequence))
             with budget.spent("turn"):
-                order = replace(orders[arm.name], number=turn, round=turn // len(arms) + 1)
+                order = orders[arm.name]
+                order = replace(order, number=turn, round=turn // len(arms) + 1, levels=levels(arm))
                 outcome = measure(order)
             if outcome is not None:
                 taken(turn, arm, outcome)

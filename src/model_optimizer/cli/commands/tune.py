@@ -213,8 +213,8 @@ def _request(target: str | None, given: dict[str, Any]) -> "TuneRequest":
         )
     if given["qps"] and given["concurrency"]:
         raise UsageError("a load has rates (--qps) or concurrencies, not both")
-    if given["seconds"] <= 0 or given["probe_s"] <= 0:
-        raise UsageError("--for and --probe must be longer than nothing")
+    if given["seconds"] <= 0 or given["probe_s"] < 0:
+        raise UsageError("--for must be longer than nothing", hint=("--probe 0s is no probe",))
     slo = Slo(**{name: given[name] for name in ("ttft_ms", "tpot_ms", "e2e_ms", "percentile")})
     named = {n: plugins.canonical(given[n]) if given[n] else None for n in ("engine", "scheme")}
     taken = {f.name for f in fields(TuneRequest)} - {"target", "slo", "levels", "open_loop", *named}
