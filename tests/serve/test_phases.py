@@ -75,9 +75,9 @@ def test_what_came_after_a_phase_comes_after_it_again() -> None:
 
 def test_the_line_that_is_shown(tmp_path: Path) -> None:
     reader = Reader(tmp_path / "log", ())
-    assert shown("m", reader, 5, 22.4, 3) == "starting m: loading, 5 s, about 22 s left (as 3 earlier)"
+    assert shown("m", reader, 5, 22.4, 3) == "starting m: loading, 5 s, about 22 s left by 3 earlier starts"
     assert shown("m", reader, 5, None, 0) == "starting m: loading, 5 s"
-    assert shown("m", reader, 90, None, 3) == "starting m: loading, 90 s, longer than 3 earlier"
+    assert shown("m", reader, 90, None, 3) == "starting m: loading, 90 s, longer than 3 earlier starts"
 
 
 def test_starts_are_kept_for_each_kind_and_the_oldest_forgotten(tmp_path: Path) -> None:

@@ -109,8 +109,9 @@ def shown(name: str, reader: Reader, seconds: int, left: float | None, earlier: 
     """One line of progress. `seconds` have passed."""
     percent = f" {reader.percent} %" if reader.percent is not None else ""
     text = f"starting {name}: {reader.phase.name}{percent}, {seconds} s"
+    before = f"{earlier} earlier start{'s' if earlier > 1 else ''}"
     if left is not None:
-        return f"{text}, about {max(1, round(left))} s left (as {earlier} earlier)"
+        return f"{text}, about {max(1, round(left))} s left by {before}"
     if earlier and seconds:
-        return f"{text}, longer than {earlier} earlier"
+        return f"{text}, longer than {before}"
     return text

@@ -254,3 +254,20 @@ def learn(engine: str, python: Path | None, as_json: bool) -> None:
     finally:
         reporter.close()
     _show(lambda: render_explain.learned_text(found), found.table, as_json)
+
+
+@subject("measured", "WORD")
+def measured(name: str, as_json: bool) -> None:
+    """What was measured on this machine, beside what was predicted.
+
+    WORD keeps the rows of an engine, a model or a quantity that have it in their name.
+    """
+    from model_optimizer.cli import render_ledger
+    from model_optimizer.system import ledger
+
+    rows = tuple(
+        row
+        for row in ledger.read()
+        if name.lower() in " ".join((row.engine, row.model, row.quantity, row.gpu)).lower()
+    )
+    _show(lambda: render_ledger.ledger_text(rows), rows, as_json)

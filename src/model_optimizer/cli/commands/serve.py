@@ -409,9 +409,14 @@ def _say_detached(served: "Served", order: "Order", asked: Asked) -> None:
     if asked.as_json:
         click.echo(codec.dumps(served), nl=False)
         return
-    keyed = asked.how.key is not None
-    task = order.plan.workload.task
-    click.echo(render_serve.ready_text(served, task, None, keyed=keyed, detached=True), nl=False)
+    text = render_serve.ready_text(
+        served,
+        order.plan.workload.task,
+        _row(served).memory_bytes,
+        keyed=asked.how.key is not None,
+        detached=True,
+    )
+    click.echo(text, nl=False)
 
 
 def _show_status(as_json: bool) -> None:
