@@ -12,8 +12,8 @@ def ledger_text(rows: Sequence[LedgerRow]) -> str:
     """Each row, the latest last; then how wrong the predictions were by engine and quantity."""
     if not rows:
         return (
-            "nothing was measured on this machine yet: `mopt serve` compares what engines print with what was "
-            "predicted\n"
+            "nothing was measured on this machine yet: `mopt serve` compares what engines print "
+            "with what was predicted\n"
         )
     cells = [["date", "quantity", "model", "engine", "GPU", "measured", "predicted", "error"]]
     cells += [
