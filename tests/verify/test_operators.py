@@ -54,12 +54,25 @@ def heavy(made: Path, onnx_env_python: Path) -> Mapping[str, Any]:
     return json.loads((out / "answers.json").read_text())
 
 
-def plant(python: Path, *script: str | Path) -> None:
+@pytest.fixture(scope="session")
+def real(
+    made: Path, minilm: Path, onnx_env_python: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Mapping[str, Any]:
+    """The answers to faults in MiniLM with its trained weights."""
+    models = tmp_path_factory.mktemp("real")
+    (models / "minilm").symlink_to(minilm)
+    out = models / "out"
+    script = [HERE / "plant_operators.py", WORKERS, models, out, "minilm"]
+    plant(onnx_env_python, *script, timeout_s=2000)
+    return json.loads((out / "answers.json").read_text())
+
+
+def plant(python: Path, *script: str | Path, timeout_s: int = 900) -> None:
     done = subprocess.run(
         [python, "-P", *script],
         capture_output=True,
         text=True,
-        timeout=500,
+        timeout=timeout_s,
         check=False,
         env={"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "PATH": "/usr/bin:/bin", "HOME": "/nonexistent"},
     )
@@ -127,12 +140,49 @@ def test_every_fault_is_named(
         ("activation-scale", "Q/DQ", "QuantizeLinear", "model.layers.1.self_attn.o_proj"),
         ("yolo-bias", "export", "Conv", "model.22.proto.cv2.bn"),
         ("yolo-transposed", "export", "Conv", "model.4.cv2.bn"),
+        ("yolo-overflow", "cast", "Conv", "model.2.cv1.bn"),
+        ("yolo-weight-scale", "Q/DQ", "DequantizeLinear", "model.4.cv2.bn"),
+        ("yolo-activation-scale", "Q/DQ", "QuantizeLinear", "model.6.cv1.bn"),
+        ("lm-frozen", "export", "Min", "model.rotary_emb"),
     ],
 )
 def test_every_other_fault_is_named(
     heavy: Mapping[str, Any], name: str, step: str, operator: str, module: str
 ) -> None:
     assert first(heavy[name]) == (step, operator, module)
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "step", "operator", "module"),
+    [
+        ("minilm-epsilon", "export", "LayerNormalization", "encoder.layer.1.output.LayerNorm"),
+        ("minilm-swapped", "export", "MatMul", "encoder.layer.1.attention.self.key"),
+        ("minilm-mask", "export", "Slice", ""),
+        ("minilm-bias", "export", "MatMul", "encoder.layer.1.intermediate.dense"),
+        ("minilm-transposed", "export", "MatMul", "encoder.layer.1.attention.output.dense"),
+        ("minilm-pooling", "export", "Gather", ""),
+        ("minilm-frozen", "export", "Gather", "embeddings.position_embeddings"),
+        ("minilm-overflow", "cast", "MatMul", "encoder.layer.1.intermediate.dense"),
+        ("minilm-weight-scale", "Q/DQ", "DequantizeLinear", "encoder.layer.1.attention.self.value"),
+        ("minilm-activation-scale", "Q/DQ", "QuantizeLinear", "encoder.layer.1.intermediate.dense"),
+    ],
+)
+def test_every_fault_in_minilm_is_named(
+    real: Mapping[str, Any], name: str, step: str, operator: str, module: str
+) -> None:
+    """An epsilon of 1e-5 for 1e-12 among them, which moves no vector by more than 2e-5 of its length."""
+    assert first(real[name]) == (step, operator, module)
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+def test_minilm_as_it_is_passes_in_32_and_8_bits(real: Mapping[str, Any]) -> None:
+    right(real["minilm-right"])
+    right(real["minilm-right-int8"])
+    assert real["minilm-tokenizer"]["first"] is None
+    assert real["minilm-tokenizer"]["tokenizer"]["different"] == 2
 
 
 @pytest.mark.engine
