@@ -1,5 +1,6 @@
 """The tools that drive llm-compressor and ModelOpt: what they declare, ask, need, and what a kill leaves."""
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import replace
@@ -35,6 +36,7 @@ from model_optimizer.quantize import run as stage
 from model_optimizer.quantize._choices import Choices, configured
 from model_optimizer.quantize.run import Asked, Calibration, Kit, Target, Wanted
 from model_optimizer.system import models
+from model_optimizer.testing import checkpoints
 from model_optimizer.testing.contracts import tool_contract
 
 SCHEMES = {n: m.SCHEME for n, m in plugins.load_all("model_optimizer.schemes").items()}
@@ -280,6 +282,21 @@ def test_pairs_that_cannot_work_are_refused_from_the_facts(scheme: str, target: 
 def test_what_the_target_makes_of_it_is_said(scheme: str, target: Target, words: str) -> None:
     found = stage.prepare(order(scheme), Asked(target=target), KIT, HOST).work
     assert words in " ".join(found.notes)
+
+
+def test_a_layer_that_lacks_a_weight_is_refused(tmp_path: Path) -> None:
+    """An engine would start with it and answer noise."""
+    shapes = checkpoints.layout(TINY)
+    config = json.loads(Path("examples/models/tiny-qwen3/config.json").read_text())
+    whole = checkpoints.write_folder(tmp_path / "whole", config, shapes)
+    asked = order("fp8")
+    stage.prepare(replace(asked, source=replace(SOURCE, path=str(whole))), Asked(), KIT, HOST)
+
+    del shapes["model.layers.4.mlp.down_proj.weight"]
+    holed = checkpoints.write_folder(tmp_path / "holed", config, shapes)
+    with pytest.raises(UsageError, match="lacks weights of its layers") as caught:
+        stage.prepare(replace(asked, source=replace(SOURCE, path=str(holed))), Asked(), KIT, HOST)
+    assert caught.value.cause == ("model.layers.*.mlp.down_proj: 5 of 6",)
 
 
 def test_a_quantized_model_is_refused() -> None:

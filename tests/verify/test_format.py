@@ -76,6 +76,23 @@ def test_a_missing_scale(tmp_path: Path, dialect: str, lost: str, says: str) -> 
     assert says in found["scales"]
 
 
+def test_a_layer_without_one_of_its_weights(tmp_path: Path) -> None:
+    """vLLM would start and answer noise."""
+    config, tensors = made.fp8()
+    more = {
+        name.replace("layers.0.", f"layers.{layer}."): stored
+        for name, stored in tensors.items()
+        for layer in range(3)
+    }
+    config = {**config, "num_hidden_layers": 3}
+    found = lint(made.write(tmp_path / "whole", config, more))
+    assert found.outcome == "pass"
+    lost = "model.layers.1.mlp.down_proj"
+    more = _without(more, f"{lost}.weight", f"{lost}.weight_scale")
+    found = broken(lint(made.write(tmp_path / "x", config, more)))
+    assert found == {"whole": "model.layers.*.mlp.down_proj: 2 of 3"}
+
+
 def test_scales_of_another_format_are_extra(tmp_path: Path) -> None:
     config, tensors = made.fp8()
     found = broken(lint(made.write(tmp_path / "x", config, {**tensors, f"{Q}.input_scale": ("F32", (1,))})))

@@ -57,6 +57,7 @@ def _rules(lint: Lint, checkpoint: format_checkpoint.Checkpoint) -> Iterator[Com
         format_files.tied(checkpoint),
         format_tensors.census(checkpoint, layers),
         format_tensors.summary(layers),
+        format_tensors.whole(checkpoint, lint.spec),
     )
     if known:
         yield from itertools.chain(

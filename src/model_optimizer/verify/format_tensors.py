@@ -4,7 +4,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from model_optimizer.core import Comparison
+from model_optimizer.core import Comparison, ModelSpec
+from model_optimizer.system.models.gaps import gaps
 from model_optimizer.system.safetensors_header import Tensor
 
 from . import format_claims as claiming
@@ -254,6 +255,25 @@ def stacked(layers: tuple[Layer, ...]) -> Iterator[Comparison]:
             reference="vLLM packed_modules_mapping: one format for the parts of a stacked layer",
             hint="exclude all of them or none",
         )
+
+
+def whole(checkpoint: Checkpoint, spec: ModelSpec | None) -> Iterator[Comparison]:
+    """Every layer of an architecture that is known has its weights."""
+    if spec is None or not spec.weights:
+        return
+    modules = [
+        name
+        for name, has in checkpoint.layers().items()
+        if has.keys() & {"weight", "weight_packed", "qweight"}
+    ]
+    yield checked(
+        "whole",
+        gaps(spec, modules),
+        of=len(modules),
+        what="layers, none lacks what its neighbours have",
+        reference="the architecture in config.json; vLLM by default checks this for unquantized models only",
+        hint="make it again from a whole checkpoint",
+    )
 
 
 def summary(layers: tuple[Layer, ...]) -> Iterator[Comparison]:

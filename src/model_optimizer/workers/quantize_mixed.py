@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parent))
+from _checkpoint import require_loaded
 from _contract import blame, fail, main, progress
 from _quantize_data import Calibration
 from _quantize_model import begin, require_finite, settle
@@ -59,7 +60,10 @@ def load(source: Source) -> Any:
     import transformers
 
     try:
-        model = transformers.AutoModelForCausalLM.from_pretrained(source.folder, dtype="auto")
+        model, info = transformers.AutoModelForCausalLM.from_pretrained(
+            source.folder, dtype="auto", output_loading_info=True
+        )
+        require_loaded(sorted(info["missing_keys"]), unused=r"(^|\.)lm_head(\.|$)")
     except Exception as error:  # noqa: BLE001 - a library's failure, in one line
         blame(error, "broken-checkpoint", "transformers cannot load the checkpoint")
     require_finite(model)
