@@ -255,3 +255,16 @@ def test_a_server_does_not_outlive_a_program_that_is_killed(
             break
         time.sleep(0.1)
     assert not running.family()
+
+
+def test_the_guide_speaks_of_options_that_exist() -> None:
+    import re
+
+    from model_optimizer.cli.commands.serve import COMMAND as command
+
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "serve.md").read_text()
+    known = {option for parameter in command.params for option in parameter.opts}
+    elsewhere = {"--to"}  # of `mopt deploy`
+    said = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", guide))
+    assert said - elsewhere <= known
+    assert {"--restart", "--adapt", "--container", "--start-limit"} <= said

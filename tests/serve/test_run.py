@@ -287,3 +287,13 @@ def test_plans_are_not_changed(tmp_path: Path) -> None:
     before = dataclasses.replace(mine)
     with serve(Stub("good"), tmp_path, mine):
         assert mine == before
+
+
+def test_a_full_disk_is_why_a_server_died_that_could_not_write(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("model_optimizer.system.files.free_bytes", lambda _path: 4096)
+    with pytest.raises(HostError, match="ended without an answer") as caught:
+        serve(Stub("dies"), tmp_path)
+    assert caught.value.reference == "disk-full"
+    assert "serve.log is full: 4 KiB are free" in caught.value.cause[0]

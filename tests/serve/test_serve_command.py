@@ -276,6 +276,7 @@ def test_wrong_words_are_refused_before_anything_starts(played: Path, tmp_path: 
         (("--restart", "always"), "`--restart always` is not known"),
         (("--set", "ctx_sise=1"), "did you mean `ctx-size`?"),
         (("--env", "lower=1"), "is not NAME=VALUE"),
+        (("--log", "/dev/full"), "`/dev/full` is no file that a log can be kept in"),
     ):
         done = mopt(tmp_path / "tiny.gguf", *words)
         assert done.returncode == 2

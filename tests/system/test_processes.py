@@ -231,3 +231,8 @@ def test_the_words_of_a_program_are_those_behind_its_begin(tmp_path: Path) -> No
     running.wait(20.0)
     assert running.log_tail() == ("mine",)
     assert processes.tail(log) == ("of another", "mine")
+
+
+def test_the_tail_of_what_has_no_end_has_one() -> None:
+    """`/dev/zero` would fill the memory of this machine."""
+    assert sum(map(len, processes.tail(Path("/dev/zero")))) <= 1 << 17

@@ -5,8 +5,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from model_optimizer.core import MoptError
-from model_optimizer.system import environments, processes
+from model_optimizer.core import HostError, MoptError
+from model_optimizer.core.units import show_bytes
+from model_optimizer.system import environments, files, processes
 from model_optimizer.system.processes import Running
 
 from .cause import raised
@@ -14,6 +15,9 @@ from .phases import Start
 
 CRASHED = "worker-crashed"
 """What an error is called that nobody wrote down."""
+
+FULL_BYTES = 1 << 20
+"""With less room a program that writes to its log fails."""
 
 LINES_FOR_CAUSE = 400
 GRACE_S = 12.0
@@ -82,6 +86,14 @@ class ServerHandle:
     def why_ended(self) -> MoptError:
         """The error for a server that ended by itself: what its worker wrote, else what its log shows."""
         error = environments.why_ended(self._running, f"the server of {self.served_name}")
+        free = files.free_bytes(self.log)
+        if error.reference == CRASHED and free is not None and free < FULL_BYTES:
+            return HostError(
+                error.message,
+                cause=(f"the disk that holds {self.log} is full: {show_bytes(free)} are free", *error.cause),
+                hint=("make room there, or keep the log elsewhere: --log FILE",),
+                reference="disk-full",
+            )
         if error.reference == CRASHED and (found := raised(self.log_tail(LINES_FOR_CAUSE))):
             error.cause = found
         return error

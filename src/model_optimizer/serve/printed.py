@@ -9,6 +9,10 @@ QUANTITIES = {"kv_cache_tokens": "tokens", "max_concurrency": "requests"}
 """What is compared, and its unit."""
 
 
+MOST_BYTES = 64 << 20
+"""Of a log that is looked through: all that a start writes, and no more of one that never ends."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
     """One number of a start. `predicted` is None where nobody could say."""
@@ -30,7 +34,7 @@ def numbers(log: Path, patterns: Mapping[str, str], *, from_byte: int = 0) -> Ma
     try:
         with log.open("rb") as stream:
             stream.seek(from_byte)
-            text = stream.read().decode("utf-8", errors="replace")
+            text = stream.read(MOST_BYTES).decode("utf-8", errors="replace")
     except (OSError, ValueError):
         return {}
     found = {name: re.findall(pattern, text) for name, pattern in patterns.items()}

@@ -341,7 +341,7 @@ def tail(log: Path, lines: int = 20, *, from_byte: int = 0) -> tuple[str, ...]:
         with log.open("rb") as stream:
             stream.seek(0, os.SEEK_END)
             stream.seek(max(0, from_byte, stream.tell() - _TAIL_BYTES))
-            text = _decode(stream.read())
+            text = _decode(stream.read(_TAIL_BYTES))  # a device has no end
     except OSError:
         return ()
     return tuple(line.rstrip() for line in text.rstrip().splitlines()[-lines:] if line.strip())

@@ -150,11 +150,13 @@ def _serve(
     as_json: bool,
 ) -> None:
     from model_optimizer.cli import render_serve
-    from model_optimizer.core import plugins
+    from model_optimizer.core import UsageError, plugins
     from model_optimizer.flow.serve import How, prepared
     from model_optimizer.serve import resolve
     from model_optimizer.system import containers, probe
 
+    if log is not None and log.exists() and not log.is_file():
+        raise UsageError(f"`{log}` is no file that a log can be kept in", hint=("name a file with --log",))
     engines = plugins.load_all("model_optimizer.engines")
     schemes = {n: m.SCHEME for n, m in plugins.load_all("model_optimizer.schemes").items()}
     room = _room(probe.probe())
