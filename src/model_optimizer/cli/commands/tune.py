@@ -28,16 +28,6 @@ def _knobs(_c: click.Context, _p: click.Parameter, value: tuple[str, ...]) -> di
     return found
 
 
-def _settings(_c: click.Context, _p: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for text in value:
-        name, equals, rest = text.partition("=")
-        if not equals or not name or not rest:
-            raise UsageError(f"`--set {text}` is not NAME=VALUE")
-        found[name] = rest
-    return found
-
-
 def _levels(_c: click.Context, _p: click.Parameter, value: str | None) -> tuple[float, ...]:
     if value is None:
         return ()
@@ -145,9 +135,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option("--knob", "values", multiple=True, callback=_knobs, metavar="NAME=A,B", help="Values to try.")
 @click.option("--only", callback=_names, metavar="A,B", help="Only these knobs, and those under --knob.")
 @click.option("--fix", "fixed", callback=_names, metavar="A,B", help="Knobs that are left alone.")
-@click.option(
-    "--set", "settings", multiple=True, callback=_settings, metavar="NAME=VALUE", help="Change the default."
-)
+@options.pairs("--set", "settings", options.PairType(example="max-num-seqs=64"), "Change the default.")
 @click.option("--storage", metavar="URL", help="A database for the trials, in place of a file in the folder.")
 @click.option("--python", type=click.Path(dir_okay=False), help="The interpreter that runs the engine.")
 @click.option("--start-limit", "start_limit_s", type=options.SecondsType(), default="10m", show_default=True)
