@@ -23,14 +23,15 @@ if TYPE_CHECKING:
 NEIGHBOUR = 0.6
 """How alike two values are that stand next to each other on a scale of numbers; others are not alike."""
 
-ACROSS = 0.15
+ACROSS = 0.5
 """How alike a setting stays in its interactions when one knob is turned to an unlike value."""
 
 OFFSET = 3.0
 TRUST = (0.0, 0.5, 1.0)
 SINGLE = (0.03, 0.1, 0.3)
 JOINT = (0.02, 0.1, 0.3)
-NOISE = (0.01, 0.04)
+NOISE = (0.01, 0.05, 0.2)
+"""Of one measurement: a quiet machine, a usual one, one that others work on too."""
 
 
 class Surrogate:
