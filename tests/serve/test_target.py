@@ -232,3 +232,23 @@ def test_a_file_that_is_no_gguf_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.gguf").write_bytes(b"GGUX" + bytes(64))
     with pytest.raises(UsageError, match=r"model\.gguf"):
         find(tmp_path / "model.gguf")
+
+
+def test_random_weights_need_a_shape_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "shape"
+    folder.mkdir()
+    (folder / "config.json").write_text((TINY / "config.json").read_text())
+    plan = dataclasses.replace(
+        a_plan(), engine="vllm", engine_version="0.25.1", environment="vllm", checkpoint=str(folder),
+        scheme="bf16", format="safetensors", path=(), workload=Workload(task="generate"), settings=(),
+    )  # fmt: skip
+    (tmp_path / "plan.json").write_text(codec.dumps(plan))
+    found = find(tmp_path / "plan.json", Wish(settings={"load_format": "dummy"}))
+    assert found.artifact.digest.startswith("random weights, ")
+    words = ENGINES["vllm"].launch(found.plan, 8000).arguments
+    assert words[words.index("--load-format") + 1] == "dummy"
+    with pytest.raises(UsageError):
+        find(tmp_path / "plan.json")
+    (folder / "config.json").unlink()
+    with pytest.raises(UsageError, match="no folder with a config.json"):
+        find(tmp_path / "plan.json", Wish(settings={"load-format": "dummy"}))

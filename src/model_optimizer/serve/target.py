@@ -20,6 +20,7 @@ from model_optimizer.core import (
     UsageError,
     codec,
 )
+from model_optimizer.core.digest import of_path
 from model_optimizer.system import gguf_header, models
 from model_optimizer.system.runs import RunFolder
 
@@ -27,6 +28,9 @@ from . import engine_files
 from .plain import Wish, plain_plan, with_settings
 
 FACTS = "mopt.json"
+DUMMY = "load-format=dummy"
+"""Weights that an engine makes up: what a shape needs, without its weights."""
+
 SAME = {
     "max_model_len": ("max_model_len", "max-model-len", "ctx-size"),
     "max_num_seqs": ("max_num_seqs", "max-num-seqs", "max_batch_size", "parallel"),
@@ -61,7 +65,7 @@ def resolve(
     if path.is_dir() and (path / "run.json").is_file():
         order = _winner(RunFolder(path))
     elif path.suffix == ".json" and path.name != "config.json":
-        order = _planned(path)
+        order = _planned(path, wish)
     else:
         return _plain(target, wish, host, engines, schemes)
     if wish.engine or wish.scheme:
@@ -111,8 +115,8 @@ def _candidate(run: RunFolder, name: str) -> Order:
     return Order(plan=candidate.plan, artifact=candidate.artifact)
 
 
-def _planned(path: Path) -> Order:
-    """A plan.json: of a run, or one whose checkpoint needs no making."""
+def _planned(path: Path, wish: Wish) -> Order:
+    """A plan.json: of a run, or one whose checkpoint needs no making, or one with random weights."""
     plan = codec.load(path, Plan)
     if (path.parent / "run.json").is_file():
         return _winner(RunFolder(path.parent))
@@ -124,7 +128,27 @@ def _planned(path: Path) -> Order:
             cause=(f"it is made by {', '.join(plan.path)}",) if plan.path else ("the plan is not feasible",),
             hint=("make it with `mopt quantize` or `mopt convert`, and serve its folder",),
         )
+    if DUMMY in {f"{name.replace('_', '-')}={value}" for name, value in wish.settings.items()}:
+        return Order(plan=plan, artifact=_without_weights(plan))
     return Order(plan=plan, artifact=models.checkpoint_artifact(models.read(plan.checkpoint)))
+
+
+def _without_weights(plan: Plan) -> Artifact:
+    """A folder whose config.json says the shape; the engine makes up the weights."""
+    config = Path(plan.checkpoint) / "config.json"
+    if not config.is_file():
+        raise UsageError(
+            f"`{plan.checkpoint}` is no folder with a config.json",
+            hint=("random weights still need the shape and a tokenizer",),
+        )
+    return Artifact(
+        path=str(config.parent.absolute()),
+        format=plan.format,
+        scheme=plan.scheme,
+        task=plan.workload.task,
+        bytes=0,
+        digest=f"random weights, {of_path(config)}",
+    )
 
 
 def _plain(
