@@ -16,8 +16,15 @@ class Played:
     """A server whose life is a script: when it dies, with which code, and when it does not answer."""
 
     def __init__(
-        self, clock: "Clock", *, lives_s: float, code: int = 1, silent: tuple[float, float] = (0, 0)
+        self,
+        clock: "Clock",
+        *,
+        lives_s: float,
+        code: int = 1,
+        silent: tuple[float, float] = (0, 0),
+        log: tuple[str, ...] = ("last words",),
     ) -> None:
+        self._log = log
         self._clock, self._born = clock, clock.time
         self._lives, self._code, self._silent = lives_s, code, silent
         self.served_name, self.log, self.pid, self.stopped = "m", Path("/tmp/m.log"), 7, False
@@ -39,7 +46,7 @@ class Played:
         return ToolError("`m` ended", cause=(f"exit code {self._code}",))
 
     def log_tail(self, lines: int = 20) -> tuple[str, ...]:
-        return ("last words",)
+        return self._log
 
     def __enter__(self) -> "Played":
         return self
@@ -117,6 +124,27 @@ def test_who_was_told_to_end_is_not_started_again() -> None:
     clock = Clock()
     _error, made = run(clock, [lambda: Played(clock, lives_s=3, code=0)], Restart(most=3))
     assert len(made) == 1
+
+
+# What vLLM 0.32 wrote on a CPU when its engine process was killed under load; it ended with exit code 0.
+ENGINE_DIED = (
+    "(APIServer pid=12199) WARNING 11-30 20:58:32 [core_client.py:817] [shutdown] MPClient: engine core exited "
+    "unexpectedly; starting cleanup",
+    "(APIServer pid=12199) ERROR 11-30 20:58:32 [async_llm.py:906] vllm.v1.engine.exceptions.EngineDeadError: "
+    "EngineCore encountered an issue. See stack trace (above) for the root cause.",
+    "INFO:     Application shutdown complete.",
+    "INFO:     Finished server process [12199]",
+)
+
+
+def test_an_engine_that_died_behind_a_polite_server_is_started_again() -> None:
+    clock = Clock()
+    lives = [
+        lambda: Played(clock, lives_s=3, code=0, log=ENGINE_DIED),
+        lambda: Played(clock, lives_s=3, code=0),
+    ]
+    _error, made = run(clock, lives, Restart(most=1))
+    assert len(made) == 2
 
 
 def test_a_start_that_fails_counts_and_is_tried_again() -> None:

@@ -1,6 +1,6 @@
 """Watch a server: its health, its end, and, where that was asked for, another start after a pause.
 
-A server that ended because it was told to (exit code 0) is not started again. Starts that fail count like
+A server that ended because it was told to (exit code 0, no error in its log) is not started again. Starts that fail count like
 deaths, and those that lived long enough are forgiven, so that a crash loop ends with one error.
 """
 
@@ -14,7 +14,8 @@ from model_optimizer.core import MoptError, ToolError, UsageError
 from model_optimizer.core.units import show_bytes
 from model_optimizer.system import files, local_http
 
-from .handle import ServerHandle
+from .cause import raised
+from .handle import LINES_FOR_CAUSE, ServerHandle
 
 POLL_S = 0.5
 HEALTH_EVERY_S = 5.0
@@ -86,7 +87,7 @@ def watch(
                 error = _until_it_fails(current, restart, outside)
             code = current.code
             error = outside.explain(error, current)
-            if code == 0 and error.reference != "hung":
+            if code == 0 and error.reference != "hung" and not _failed_quietly(current):
                 return error
             if outside.now() - begun >= STEADY_S:
                 failures, causes = 0, Counter[str]()
@@ -140,6 +141,11 @@ def _disk(log: Path, outside: Outside) -> bool:
         return False
     outside.say(f"the disk that holds {log} has {show_bytes(free)} left: the log will be cut off")
     return True
+
+
+def _failed_quietly(server: ServerHandle) -> bool:
+    """vLLM ends with exit code 0, too, when its engine died: only the log tells."""
+    return bool(raised(server.log_tail(LINES_FOR_CAUSE)))
 
 
 def _hung(server: ServerHandle) -> ToolError:
