@@ -63,6 +63,41 @@ def test_a_broken_engine_breaks_the_contract() -> None:
         engine_contract("silent", Silent)
 
 
+@pytest.mark.parametrize("name", ENGINES)
+def test_what_an_engine_decides_is_what_it_takes(name: str) -> None:
+    """A setting that `launch` does not read would change nothing; `mopt serve --set` refuses such ones."""
+    engine = ENGINES[name]
+    takes = getattr(engine, "TAKES", None)
+    if not getattr(engine, "SERVED", True):
+        assert takes is None
+        return
+    for task in engine.TASKS:
+        scheme = SCHEMES[sorted(next(iter(engine.READS.values())))[0]]
+        decided = engine.settings(sample_model(task), scheme, workload(task, 8), HOST)
+        assert {setting.name for setting in decided} <= takes
+
+
+@pytest.mark.parametrize("name", [n for n in ENGINES if getattr(ENGINES[n], "SERVED", True)])
+def test_what_an_engine_takes_reaches_its_server(name: str) -> None:
+    """Each setting by itself changes what is started."""
+    engine = ENGINES[name]
+    form = {"onnxruntime": "onnx_genai"}.get(name, next(iter(engine.READS)))
+    scheme = sorted(engine.READS[form])[0]
+    plain = plan_for(
+        engine, sample_model("generate"), workload("generate", 4), scheme=scheme, format=form, name=name
+    )
+    plain = dataclasses.replace(plain, settings=(), engine_version=None)
+    before = engine.launch(plain, 8123)
+    for word in sorted(engine.TAKES - {"task", "enable-reasoning"}):  # of releases long ago
+        value = {"host": "0.0.0.0", "kv-cache-dtype": "fp8"}.get(word, "1")
+        setting = Setting(name=word, value=value, because="asked", source="user")
+        try:
+            after = engine.launch(dataclasses.replace(plain, settings=(setting,)), 8123)
+        except UsageError:
+            continue  # this release does not have it, and says so
+        assert after != before, word
+
+
 def test_only_pytorch_is_the_baseline() -> None:
     assert [name for name, engine in ENGINES.items() if getattr(engine, "BASELINE", False)] == ["pytorch"]
 

@@ -250,5 +250,5 @@ def test_random_weights_need_a_shape_alone(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         find(tmp_path / "plan.json")
     (folder / "config.json").unlink()
-    with pytest.raises(UsageError, match="no folder with a config.json"):
+    with pytest.raises(UsageError, match=r"no folder with a config\.json"):
         find(tmp_path / "plan.json", Wish(settings={"load-format": "dummy"}))

@@ -1,7 +1,7 @@
 """Watch a server: its health, its end, and, where that was asked for, another start after a pause.
 
-A server that ended because it was told to (exit code 0, no error in its log) is not started again. Starts that fail count like
-deaths, and those that lived long enough are forgiven, so that a crash loop ends with one error.
+A server that ended because it was told to (exit code 0, no error in its log) is not started again. Starts
+that fail count like deaths, and those that lived long enough are forgiven: a crash loop ends with one error.
 """
 
 import time
