@@ -5,13 +5,20 @@ from pathlib import Path
 
 from model_optimizer.convert import run as converting
 from model_optimizer.convert.run import Conversion, Kit, Wish
-from model_optimizer.core import Artifact, ModelSpec, Progress, UsageError, plugins
+from model_optimizer.core import Artifact, ModelSpec, Progress, ToolError, UsageError, plugins
 from model_optimizer.core.paths import Order
 from model_optimizer.system import environments, making, models, probe
 from model_optimizer.verify import texts
 
 CALIBRATED = {"int8", "fp8"}
 TEXTS = 64
+OF_INPUT = frozenset(
+    {
+        "already-converted", "broken-artifact", "capability-unsupported", "external-data-missing",
+        "no-profile", "opset-too-new", "option-unknown", "pickle", "profile-refused", "unsupported-operator",
+    }
+)  # fmt: skip
+"""What workers find wrong in what they were given: wrong usage, and no tool that failed."""
 ROOMS = ("model_optimizer.convert", "model_optimizer.quantize")
 
 
@@ -40,7 +47,14 @@ def convert(found: Conversion, out: Path, *, progress: Progress) -> Artifact:
     # What the last step needs is missed before the first one begins.
     for name in dict.fromkeys(found.tools[hop.tool].ENVIRONMENT for hop in reversed(found.work.chain)):
         environments.ensure(name, progress=progress)
-    return converting.carry_out(found, out, environments.run_worker, progress)
+    try:
+        return converting.carry_out(found, out, environments.run_worker, progress)
+    except ToolError as error:
+        if error.reference not in OF_INPUT:
+            raise
+        raise UsageError(
+            error.message, cause=error.cause, hint=error.hint, reference=error.reference
+        ) from error
 
 
 def _kit() -> Kit:

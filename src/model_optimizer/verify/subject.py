@@ -7,6 +7,8 @@ import msgspec
 
 from model_optimizer.core import Artifact, Task, UsageError, digest
 
+from .operators import engine
+
 FACTS = "mopt.json"
 HINT = "name a folder that `mopt convert` or `mopt quantize` made, a model.onnx, or a checkpoint folder"
 
@@ -30,6 +32,14 @@ def read(path: Path, *, task: str, scheme: str | None = None) -> Artifact | None
     if path.is_dir() and not any(path.glob("*.onnx")):
         if any(path.glob("*.safetensors")):
             return None
+        if engine.file_of(path):
+            raise UsageError(
+                f"`{path}` is an engine, which answers only on its GPU",
+                hint=(
+                    "--layer operators compares it with its graph, on the machine with the GPU",
+                    "--layer model compares the graph: keep it with `mopt convert ... --steps DIR`",
+                ),
+            )
         raise UsageError(f"`{path}` holds no model", hint=(HINT,))
     if path.is_file() and path.suffix != ".onnx":
         raise UsageError(f"`{path}` is no ONNX file", hint=(HINT,))

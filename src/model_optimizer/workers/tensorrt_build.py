@@ -340,15 +340,19 @@ def prove(trt: Any, log: Any, network: Network, plan: Any, request: Mapping[str,
     targets = len(request.get("capabilities") or ()) or 1
     found = judge(request["scheme"], network, layers, plan.nbytes, targets)
     target = "tensorrt-rtx" if request["flavour"] == "rtx" else "tensorrt"
+    instead = (
+        f"name the checkpoint: `mopt convert MODEL --to {target} --scheme {request['scheme']}` does both"
+    )
+    if Path(request["source"]).is_file():
+        instead = f"a bare .onnx file is built as it is; {instead}"
     if found.wrong and not request.get("allow_wrong_precision"):
         fail(
             "wrong-precision",
             f"the engine is not in {request['scheme']}: it was thrown away",
             found.wrong,
             [
-                "since TensorRT 11 the graph decides the precision, there is no flag for it: convert the "
-                f"graph first (`mopt convert MODEL --to {target} "
-                f"--scheme {request['scheme']}` does both)"
+                "since TensorRT 11 the graph decides the precision, there is no flag for it: cast it first",
+                instead,
             ],
         )
     how = {
@@ -475,6 +479,7 @@ def write(
             facts = json.loads((source / "mopt.json").read_text(encoding="utf-8"))
         if (source / "chain.json").is_file():
             shutil.copyfile(source / "chain.json", out / "chain.json")
+    facts.setdefault("task", "vision")  # a bare graph says none, and is served by its tensors
     facts |= {
         "schema": "engine_folder/1",
         "scheme": request["scheme"],
