@@ -59,7 +59,6 @@ class OnGpu:
     """Plans of vLLM on one GPU. `held` says (bytes in use, bytes in all) at this moment, None if unknown."""
 
     guide: Guide
-    model: ModelSpec
     loads: Loads
     total_bytes: int
     held: Callable[[], tuple[int, int] | None] = field(default=gpu_memory.held)

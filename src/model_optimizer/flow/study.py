@@ -396,7 +396,7 @@ def _share(
     """How servers of this engine share what memory there is."""
     gpu = room.gpu() if guide else None
     if guide is not None and gpu is not None:
-        return OnGpu(guide=guide, model=model, loads=loads, total_bytes=gpu.total_bytes)
+        return OnGpu(guide=guide, loads=loads, total_bytes=gpu.total_bytes)
     if "gpu" in engine.DEVICES and host.gpus:
         return lambda plans, levels: f"how servers of {engine.TITLE} share a GPU is not known here"
     return OnCpu(engine=engine, model=model, host=host, scheme=room.scheme, loads=loads)

@@ -1,0 +1,135 @@
+"""What each of several servers gets of a GPU, and when they cannot stand by each other."""
+
+from dataclasses import replace
+
+import pytest
+from tests.flow.test_tune import PLAN, SLO, WORK, turned
+
+from model_optimizer import api
+from model_optimizer.core import Lengths, Workload
+from model_optimizer.core.study import Shape
+from model_optimizer.engines import vllm
+from model_optimizer.flow.sharing import KEPT, LOADING, OnCpu, OnGpu, Shares, apart, tokens_in_flight
+from model_optimizer.flow.tune import Guide, Loads
+from model_optimizer.planner.memory import card
+
+H200 = card.named("h200")
+LOADS = Loads(workload=WORK, slo=SLO, levels=(32.0, 64.0))
+
+
+def on_gpu(loads: Loads = LOADS, used: int = 0) -> OnGpu:
+    guide = Guide(
+        api.read_model("Qwen/Qwen3-8B").spec,
+        H200,
+        loads,
+        fit=api.fit,
+        estimate=lambda question: api.estimate(question, progress=lambda text, share: None),
+        scheme=api.scheme,
+    )
+    return OnGpu(
+        guide=guide,
+        loads=loads,
+        total_bytes=H200.total_bytes,
+        held=lambda: (used, H200.total_bytes),
+    )
+
+
+def shared(found: Shares | str) -> Shares:
+    assert isinstance(found, Shares), found
+    return found
+
+
+def test_four_servers_of_an_8b_model_share_an_h200() -> None:
+    plans = [
+        PLAN,
+        turned(quantization="fp8"),
+        turned(max_num_batched_tokens="2048"),
+        turned(stream_interval="4"),
+    ]
+    found = shared(on_gpu()(plans, (64.0,)))
+    shares = [float(b["gpu-memory-utilization"]) for b in found.beside]
+    assert sum(shares) < KEPT
+    assert shares[1] < shares[0]  # half the bytes of the weights
+    command = vllm.command(found.plans[1])
+    assert command[command.index("--kv-cache-memory-bytes") + 1] == found.beside[1]["kv-cache-memory-bytes"]
+    assert command[command.index("--gpu-memory-utilization") + 1] == found.beside[1]["gpu-memory-utilization"]
+    assert not found.one_by_one
+
+
+def test_each_cache_holds_its_load() -> None:
+    found = shared(on_gpu()([PLAN, turned(max_num_seqs="16")], (64.0,)))
+    all_64, only_16 = (int(b["kv-cache-memory-bytes"]) / 147_456 for b in found.beside)
+    assert 64 * 1152 <= all_64 < 1.2 * 64 * 1152
+    assert 16 * 1152 <= only_16 < 1.3 * 16 * 1152
+
+
+def test_lengths_that_vary_need_more_than_their_mean() -> None:
+    steady = Workload(prompt_tokens=Lengths.fixed(1005), output_tokens=Lengths.fixed(128))
+    mixed = replace(steady, prompt_tokens=Lengths(kind="empirical", numbers=(10.0, 2000.0)))
+    assert tokens_in_flight(steady, 64) == 64 * 1133
+    assert tokens_in_flight(mixed, 64) > 1.2 * tokens_in_flight(steady, 64)
+    shapes = tuple(
+        Shape(name=n, prompt_tokens=w.prompt_tokens, output_tokens=w.output_tokens)
+        for n, w in (("steady", steady), ("mixed", mixed))
+    )
+    one, both = (
+        int(shared(on_gpu(replace(LOADS, shapes=some))([PLAN], (64.0,))).beside[0]["kv-cache-memory-bytes"])
+        for some in (shapes[:1], shapes)
+    )
+    assert both > 1.2 * one
+
+
+def test_too_many_servers_or_somebody_else_are_refused_with_the_numbers() -> None:
+    many = on_gpu()([PLAN] * 8, (64.0,))
+    assert isinstance(many, str) and "8 servers" in many and "GiB" in many
+    taken = on_gpu(used=int(0.8 * H200.total_bytes))([PLAN, PLAN], (64.0,))
+    assert isinstance(taken, str)
+
+
+def test_a_plan_that_cannot_start_is_refused() -> None:
+    found = on_gpu()([PLAN, turned(gpu_memory_utilization="0.1")], (64.0,))
+    assert isinstance(found, Shares) or "fit" in found  # its own share takes the place of the setting
+    broken = on_gpu()([PLAN, turned(kv_cache_dtype="int2")], (64.0,))
+    assert isinstance(broken, str)
+
+
+def test_a_release_without_the_option_starts_one_by_one() -> None:
+    old = replace(PLAN, engine_version="0.10.0")
+    found = shared(on_gpu()([old, old], (16.0,)))
+    assert found.one_by_one
+    assert all("kv-cache-memory-bytes" not in beside for beside in found.beside)
+
+
+def test_what_is_worth_its_memory_stands_apart() -> None:
+    assert "gpu-memory-utilization" in (apart(turned(gpu_memory_utilization="0.95"), PLAN) or "")
+    assert apart(turned(max_num_seqs="8"), PLAN) is None
+    same = turned(gpu_memory_utilization="0.8")
+    assert apart(same, same) is None
+
+
+def test_the_memory_of_a_host_is_added_up() -> None:
+    host = api.probe()
+    from model_optimizer.engines import onnxruntime
+
+    model = api.read_model("Qwen/Qwen3-8B").spec
+    plan = replace(PLAN, engine="onnxruntime", scheme="fp32", format="onnx_genai")
+    made = OnCpu(engine=onnxruntime, model=model, host=host, scheme=api.scheme, loads=LOADS)
+    assert isinstance(made([plan] * 40, (64.0,)), str)
+    tiny = replace(made, host=replace(host, memory_available_bytes=10**15))
+    found = shared(tiny([plan] * 4, (64.0,)))
+    assert found.plans == (plan,) * 4 and found.beside == ({},) * 4
+    unknown = replace(made, host=replace(host, memory_available_bytes=None))
+    assert isinstance(unknown([plan], (1.0,)), str)
+
+
+@pytest.mark.parametrize("name", ["gpu-memory-utilization", "kv-cache-memory-bytes"])
+def test_the_options_are_known_to_the_release_that_is_measured(name: str) -> None:
+    assert vllm.takes("0.25.1", f"--{name}")
+    assert vllm.takes("0.10.0", f"--{name}") is (name == "gpu-memory-utilization")
+
+
+def test_a_start_may_hold_more_for_a_moment() -> None:
+    """The sum of all shares and that moment stay below what is given away."""
+    found = shared(on_gpu()([PLAN] * 4, (64.0,)))
+    total = sum(float(b["gpu-memory-utilization"]) for b in found.beside) * H200.total_bytes
+    assert total + LOADING <= KEPT * H200.total_bytes * 1.01
