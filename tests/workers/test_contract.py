@@ -133,3 +133,24 @@ def test_a_polite_stop_unwinds_the_job(tmp_path: Path) -> None:
         assert process.wait(timeout=30) == 143
     assert (tmp_path / "mark").read_text() == "cleaned"
     assert not (tmp_path / "result.json").exists()
+
+
+def test_a_worker_ends_with_the_program_that_started_it(tmp_path: Path) -> None:
+    """Also when that program is killed and can no longer say so."""
+    script = tmp_path / "long.py"
+    body = (
+        "import os, time\ndef job(request):\n    progress(str(os.getpid()))\n    time.sleep(60)\nmain(job)\n"
+    )
+    script.write_text(HEAD + body)
+    (tmp_path / "request.json").write_text("{}")
+    words = [sys.executable, "-P", str(script), str(tmp_path / "request.json"), str(tmp_path / "result.json")]
+    start = (
+        f"import subprocess, sys, time; subprocess.Popen({words!r}, start_new_session=True); time.sleep(60)"
+    )
+    with subprocess.Popen([sys.executable, "-c", start], stderr=subprocess.PIPE, text=True) as program:
+        assert program.stderr is not None
+        worker = int(json.loads(program.stderr.readline())["progress"])
+        program.kill()
+        program.stderr.read()  # ends when the worker, which holds the other end too, has ended
+    assert not Path(f"/proc/{worker}/cmdline").exists() or not Path(f"/proc/{worker}/cmdline").read_bytes()
+    assert not (tmp_path / "result.json").exists()

@@ -79,8 +79,11 @@ def main(job: Callable[[dict[str, Any]], Mapping[str, Any]]) -> NoReturn:
 
     0 after a result, 1 after an error (also one that nobody foresaw: its traceback goes to the log).
     What libraries print on stdout goes to the log as well. A polite stop (SIGTERM) unwinds the job, so
-    that what it made half is removed.
+    that what it made half is removed; so does the end of the program that started it.
     """
+    from _serve_parent import watch
+
+    watch(os.getppid())
     os.environ.setdefault("HF_HUB_OFFLINE", "1")
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
     sys.stdout.flush()

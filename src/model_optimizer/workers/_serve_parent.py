@@ -1,4 +1,4 @@
-"""A server that belongs to a program ends with it, also when that program is killed."""
+"""A server or a job that belongs to a program ends with it, also when that program is killed."""
 
 import os
 import signal
@@ -14,7 +14,12 @@ def end_with_parent() -> None:
     """Watch the program that started this one, if it asked for that; a detached server has none."""
     named = os.environ.get(VARIABLE, "")
     if named.isdigit():
-        threading.Thread(target=_watch, args=(int(named),), name="parent", daemon=True).start()
+        watch(int(named))
+
+
+def watch(parent: int) -> None:
+    """End this process soon after `parent` did."""
+    threading.Thread(target=_watch, args=(parent,), name="parent", daemon=True).start()
 
 
 def _watch(parent: int) -> None:
