@@ -21,9 +21,11 @@ SCHEMES = {n: m.SCHEME for n, m in plugins.load_all("model_optimizer.schemes").i
 
 
 def quantize(model: Path, scheme: str, out: Path, *options: str) -> Artifact:
-    """The noun that `mopt quantize --json` prints."""
+    """The noun that `mopt quantize --json` prints; its linter must have found no fault in the checkpoint."""
     words = ["quantize", str(model), "--scheme", scheme, "--out", str(out), "--json", *options]
     result = CliRunner().invoke(app, words, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    assert "PASS: layer format" in result.stderr
     return codec.loads(result.stdout, Artifact)
 
 
