@@ -303,7 +303,13 @@ def _earlier(folder: Path, fresh: Study) -> Study:
     path = folder / STUDY
     if not path.is_file():
         return fresh
-    found = codec.load(path, Study)
+    try:
+        found = codec.load(path, Study)
+    except MoptError as error:
+        error.hint = (
+            f"move `{path}` away and go on: the trials are in trials.db, runs of the second look are made again",
+        )
+        raise
     if [k.name for k in found.knobs] != [k.name for k in fresh.knobs]:
         raise UsageError(
             f"the study in `{folder}` searched other settings",

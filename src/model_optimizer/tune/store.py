@@ -5,11 +5,12 @@ marked as interrupted and proposed again.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from model_optimizer.core import HostError, UsageError, codec
+from model_optimizer.core import HostError, MoptError, UsageError, codec
 from model_optimizer.core.study import Knob, Trial
 
 from .sampler import INTERRUPTED, SIGNAL, PriorSampler
@@ -30,31 +31,37 @@ class Store:
         self._knobs = tuple(knobs)
         self._optuna = optuna
         where = url or f"sqlite:///{folder / DATABASE}"
-        shown = DATABASE if url is None else "the database under --storage"
+        self._shown = DATABASE if url is None else "the database under --storage"
+        self._sampler = sampler
+        with self._explained():
+            self._study = optuna.create_study(
+                study_name=NAME if url is None else f"{NAME}-{folder.name}",
+                storage=where,
+                sampler=sampler,
+                direction="maximize",
+                load_if_exists=True,
+            )
+            self._require_same_space()
+
+    @contextmanager
+    def _explained(self) -> Generator[None]:
+        """What a database raises, in words; a full disk is the most common cause."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
-                self._study = optuna.create_study(
-                    study_name=NAME if url is None else f"{NAME}-{folder.name}",
-                    storage=where,
-                    sampler=sampler,
-                    direction="maximize",
-                    load_if_exists=True,
-                )
-                self._require_same_space()
-            except UsageError:
+                yield
+            except MoptError:
                 raise
             except Exception as error:  # noqa: BLE001 - every driver of every database has its own kinds
                 raise HostError(
-                    f"the trials in {shown} cannot be read or written",
+                    f"the trials in {self._shown} cannot be read or written",
                     cause=(_first_line(error),),
                     hint=(
                         "when the file is damaged, move it away: the finished trials are also in study.json",
-                        "check the room on the disk",
+                        "check the room on the disk; `mopt tune --resume` goes on where this study stands",
                     ),
                     reference="broken-study",
                 ) from None
-        self._sampler = sampler
 
     def _require_same_space(self) -> None:
         mine = [[knob.name, list(knob.values)] for knob in self._knobs]
@@ -83,26 +90,29 @@ class Store:
 
     def ask(self, settings: "dict[str, str] | None" = None) -> tuple[Any, dict[str, str]]:
         """(handle, settings): those given, else what the sampler proposes."""
-        if settings is not None:
-            self._study.enqueue_trial(dict(settings))
-        trial = self._study.ask()
-        chosen = {knob.name: trial.suggest_categorical(knob.name, knob.values) for knob in self._knobs}
-        return trial, chosen
+        with self._explained():
+            if settings is not None:
+                self._study.enqueue_trial(dict(settings))
+            trial = self._study.ask()
+            chosen = {knob.name: trial.suggest_categorical(knob.name, knob.values) for knob in self._knobs}
+            return trial, chosen
 
     def exhausted(self) -> bool:
         return self._sampler.propose(self._study.get_trials(deepcopy=False)) is None
 
     def tell(self, handle: Any, trial: Trial) -> None:
-        handle.set_user_attr(TRIAL, codec.line(trial))
-        if trial.score is not None:
-            handle.set_user_attr(SIGNAL, trial.score.signal)
-            self._study.tell(handle, trial.score.value)
-        else:
-            self._study.tell(handle, state=self._optuna.trial.TrialState.FAIL)
+        with self._explained():
+            handle.set_user_attr(TRIAL, codec.line(trial))
+            if trial.score is not None:
+                handle.set_user_attr(SIGNAL, trial.score.signal)
+                self._study.tell(handle, trial.score.value)
+            else:
+                self._study.tell(handle, state=self._optuna.trial.TrialState.FAIL)
 
     def interrupt(self, handle: Any) -> None:
-        handle.set_user_attr(INTERRUPTED, True)
-        self._study.tell(handle, state=self._optuna.trial.TrialState.FAIL)
+        with self._explained():
+            handle.set_user_attr(INTERRUPTED, True)
+            self._study.tell(handle, state=self._optuna.trial.TrialState.FAIL)
 
     def believed(self) -> list[float]:
         return self._sampler.believed(self._study.get_trials(deepcopy=False))
