@@ -27,6 +27,7 @@ from model_optimizer.facts import gpus, speed, vllm
 from model_optimizer.facts.versions import key
 from model_optimizer.planner import calibrate
 from model_optimizer.planner import fit as memory_room
+from model_optimizer.planner.memory import cache as kv
 from model_optimizer.planner.memory import card
 from model_optimizer.planner.service import loads, loop, summary
 from model_optimizer.planner.service.limits import Limits
@@ -456,7 +457,7 @@ def cache_of(p: Point) -> int:
         max_model_len=max(p.prompt + p.output + 256, 4096),
         env=dict(p.env) if p.version and key(p.version) < key("0.11.1") else {},
     )
-    return max(memory_room.fit(question).kv_cache_tokens, p.prompt + p.output + 16)
+    return max(kv.held(memory_room.fit(question), setup.model), p.prompt + p.output + 16)
 
 
 def rough_cache(p: Point) -> int:

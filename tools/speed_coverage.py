@@ -4,11 +4,12 @@
 
 Reads the errors that `tools/evaluate_speed.py --fit --out` left, where each source was predicted by constants
 fitted without it. For each source in turn, the width of an interval is taken from the errors of all *other*
-sources (each counting the same), and it is counted how often the source falls inside: an interval cannot
+sources (80 % of those of the worst of them), and it is counted how often the source falls inside: an interval cannot
 grade itself either. The last column is what the widths that ship (facts/speed/accuracy.toml) hold.
 """
 
 import csv
+import math
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -20,6 +21,7 @@ from model_optimizer.facts import speed
 from model_optimizer.planner.speed.roofline import roofline
 
 SHARE = 0.8
+FEW = 5
 Row = tuple[str, str, str, float]
 
 
@@ -41,14 +43,19 @@ def rows(path: Path) -> list[Row]:
 
 
 def quantile(groups: dict[str, list[float]]) -> float:
-    """The width that holds SHARE of the errors, every group counting the same."""
-    weighted = sorted((size, 1 / len(group)) for group in groups.values() for size in group)
-    wanted, seen = SHARE * len(groups), 0.0
-    for size, weight in weighted:
-        seen += weight
-        if seen >= wanted:
-            return size
-    return weighted[-1][0]
+    """The width that holds SHARE of the errors of each source: a new one may be as far off as the worst.
+
+    Sources differ from each other more than the rows of one do, so that pooling them is too narrow for the
+    next. Sources of fewer rows than FEW show no share and count, together, only where there are no others.
+    """
+    large = [group for group in groups.values() if len(group) >= FEW]
+    return max(_own(group) for group in large or [[size for group in groups.values() for size in group]])
+
+
+def _own(sizes: list[float]) -> float:
+    """The least size that SHARE of them do not exceed."""
+    ordered = sorted(sizes)
+    return ordered[max(0, math.ceil(SHARE * len(ordered)) - 1)]
 
 
 def inside(sizes: list[float], width: float) -> float:

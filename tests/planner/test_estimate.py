@@ -203,6 +203,7 @@ def test_what_does_not_start_at_all_has_no_speed() -> None:
         ("--draft-model Qwen/Qwen3-0.6B", 2, "--speculative draft"),
         ("--gpu-memory-utilization 1.5", 2, "share up to 1"),
         ("--gpu-memory-utilization 0.5 --vram 8GiB", 2, "both set the budget"),
+        ("--vram 200GiB", 2, "more than the memory of H100"),
         ("--step-model measured", 2, "nothing was measured"),
         ("--step-model tables --scheme awq_int4", 2, "no kernel of `awq_int4`"),
         ("--concurrency 100000000", 2, "requests at once on each replica"),
@@ -453,3 +454,15 @@ def test_tensorrt_llm_takes_its_share_of_what_is_free() -> None:
         rooms[engine] = int(cache["value"].split()[0].replace(",", ""))
     assert 1.15 < rooms["tensorrt_llm"] / rooms["vllm"] < 2.5
     assert "0.9 of what" in cache["because"]
+
+
+def test_layers_with_a_window_leave_room_for_more_long_requests() -> None:
+    """What the engine prints counts a token as if all layers kept it."""
+    asked = "estimate openai/gpt-oss-120b --gpu h100 --concurrency 8 --output-tokens 100 --prompt-tokens"
+    rooms = [
+        int(
+            next(s["value"] for s in found["settings"] if s["name"] == "KV cache").split()[0].replace(",", "")
+        )
+        for found in (said(f"{asked} 500"), said(f"{asked} 32000"))
+    ]
+    assert rooms[1] > 1.3 * rooms[0]

@@ -8,6 +8,8 @@ from types import ModuleType
 
 import pytest
 
+from model_optimizer.facts import speed
+
 TOOLS = Path(__file__).parents[2] / "tools"
 
 
@@ -56,7 +58,7 @@ def test_bursts(tool: ModuleType) -> None:
 
 
 @pytest.mark.parametrize(
-    ("source", "tpot", "ttft"), [("silicon-vllm", 0.1, 0.3), ("silicon-sglang", 0.12, 0.4)]
+    ("source", "tpot", "ttft"), [("silicon-vllm", 0.1, 0.3), ("silicon-sglang", 0.1, 0.42)]
 )
 def test_several_gpus_and_experts(tool: ModuleType, source: str, tpot: float, ttft: float) -> None:
     every = [p for p in tool.points() if p.source == source]
@@ -98,8 +100,11 @@ def test_what_was_reached_source_by_source_is_kept() -> None:
     others = scores.medians(groups["tables or calibration, other engines, burst"], errors)
     assert max(others["tpot"][1], others["throughput"][1]) <= 0.12, "two bursts, not fitted to"
     bursts = scores.medians(groups["tables or calibration, vLLM, burst"], errors)
-    assert bursts["throughput"][1] <= 0.13, "0.12 is aimed at"
-    assert bursts["tpot"][1] <= 0.23, "0.12 is aimed at"
+    assert bursts["throughput"][1] <= 0.125, "0.12 is aimed at"
+    assert bursts["tpot"][1] <= 0.21, "0.12 is aimed at"
+    loops = scores.medians(groups["tables or calibration, other engines, closed and open loops"], errors)
+    assert loops["tpot"][1] <= 0.145, "0.12 is aimed at"
+    assert loops["ttft"][1] <= 0.325, "0.30 is aimed at"
 
 
 def test_intervals_hold_the_truth_on_sources_that_were_left_out() -> None:
@@ -110,3 +115,37 @@ def test_intervals_hold_the_truth_on_sources_that_were_left_out() -> None:
     for (kind, quantity, fold), (count, share) in held.items():
         assert share >= (0.7 if count >= 10 else 0.3), (kind, quantity, fold, share)
     assert sum(n * s for n, s in held.values()) / sum(n for n, _ in held.values()) >= 0.8
+
+
+def test_the_next_source_is_within_what_the_others_say_of_it() -> None:
+    """Widths from the other sources alone: an interval cannot grade itself either."""
+    coverage, scores = load("speed_coverage"), load("speed_scores")
+    sizes: dict[tuple[str, str], dict[str, list[float]]] = {}
+    for fold, kind, quantity, size in coverage.rows(scores.ERRORS):
+        sizes.setdefault((kind, quantity), {}).setdefault(fold, []).append(size)
+    for quantity in ("tpot", "throughput", "ttft"):
+        folds = sizes["roofline", quantity]
+        for fold, own in folds.items():
+            width = coverage.quantile({name: group for name, group in folds.items() if name != fold})
+            if len(own) >= 10:
+                assert coverage.inside(own, width) >= 0.75, (quantity, fold)
+
+
+def test_servers_that_drafted_tokens_are_no_points() -> None:
+    """Of two runs of one server the one without drafts, by the settings of those who ran them."""
+    row = {"model_path": "deepseek-ai/DeepSeek-R1", "system": "b200_sxm", "precision": "fp8", "tp_size": "8"}
+    picked = load("points_from_silicon_sample")
+    assert picked.drafted(row | {"backend": "trtllm", "backend_version": "1.2.0rc6.post3"})
+    assert not picked.drafted(row | {"backend": "trtllm", "backend_version": "1.2.0rc6.post2"})
+    asked = row | {"backend": "sglang", "backend_version": "0.5.9", "isl": "1024"}
+    assert picked.drafted(asked | {"batch_size": "128"}) and not picked.drafted(asked | {"batch_size": "64"})
+    assert picked.plain([(200.0, 6.7), (180.0, 8.8)], True) == [(180.0, 8.8)]
+    assert "post3" not in picked.OUT.read_text()
+
+
+def test_all_reduces_over_nvlink_move_what_the_links_carry() -> None:
+    """NCCL reaches 0.75 to 0.8 of an NVLink's rate with large messages, and a kernel that is fitted to all
+    sizes somewhat less: half of that would be elements taken for bytes."""
+    for capability in ((8, 0), (9, 0), (10, 0)):
+        rows = speed.generation(capability).all_reduce
+        assert 0.4 < rows["2"].bandwidth < 1 and 0.4 < rows["8"].bandwidth < 1

@@ -329,3 +329,11 @@ def test_between_equals_the_one_that_needs_no_file_of_its_own_is_simpler(clients
     asked = plan("mistralai/Mixtral-8x7B-v0.1", "h100", concurrency=clients, scheme="int8_weight")
     fast, slow = found.estimate.tpot_ms.mean, asked.estimate.tpot_ms.mean
     assert fast is not None and slow is not None and fast < 1.02 * slow
+
+
+def test_what_is_short_of_host_memory_is_not_said_of_the_gpu() -> None:
+    found = plan("meta-llama/Llama-3.3-70B-Instruct", "rtx 4090")
+    assert (found.binding, found.short_by_unit) == ("memory", "bytes of host memory")
+    promised = plan("meta-llama/Llama-3.3-70B-Instruct", "rtx 4090", ttft_ms=300.0)
+    assert (promised.binding, promised.short_by_unit) == ("memory", "bytes a GPU")
+    assert "no latency can be promised" in reasons(promised, "llama_cpp")

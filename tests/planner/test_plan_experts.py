@@ -2,16 +2,20 @@
 
 import pytest
 
-from model_optimizer.core import FitQuestion
+from model_optimizer.core import FitQuestion, Lengths, Workload
 from model_optimizer.core.steps import Batch
 from model_optimizer.facts import gpus, speed
+from model_optimizer.planner import service
+from model_optimizer.planner.decide import steady
 from model_optimizer.planner.decide.grouped import grouped
 from model_optimizer.planner.fit import fit
 from model_optimizer.planner.memory import card
+from model_optimizer.planner.service import Limits
 from model_optimizer.planner.speed import Setup, links, roofline
 from model_optimizer.schemes import fp8_block
 
 from .plans import page, plan, read, reasons
+from .speed_cases import setup
 
 V3 = "deepseek-ai/DeepSeek-V3"
 GIB = 2**30
@@ -86,3 +90,16 @@ def test_tensor_parallelism_is_simpler_until_its_cache_is_too_small() -> None:
 def test_links_without_nvlink_do_not_carry_it() -> None:
     found = plan("deepseek-ai/DeepSeek-V2-Lite", "l20", gpus=4, qps=2.0, p=512, o=128)
     assert not any("DP" in row.parallel for row in (*found.rejected, *found.crossover))
+
+
+def test_the_steady_state_of_experts_is_near_the_load_played_through() -> None:
+    """Prompts come whole: spread over all steps they would read every expert in each of them."""
+    steps = roofline(setup("h200", "fp8_block", "deepseek-ai/DeepSeek-V3", tensor_parallel=8))
+    work = Workload(
+        arrivals="poisson", qps=2.0, prompt_tokens=Lengths.fixed(2000), output_tokens=Lengths.fixed(500)
+    )
+    limits = Limits(max_num_seqs=256, max_num_batched_tokens=8192)
+    quick = steady.at_rate(steps, limits, steady.shape_of(work), 2.0)
+    played = service.estimate(service.Question(steps=steps, limits=limits, workload=work))
+    assert quick.e2e_ms == pytest.approx(played.e2e_ms.mean, rel=0.1)
+    assert quick.tpot_p99_ms == pytest.approx(played.tpot_ms.p99, rel=0.2)

@@ -135,6 +135,9 @@ def _placed(read: "ReadModel", host_file: Path | None, given: dict[str, Any]) ->
         host=api.load_host(host_file) if host_file else None,
         used_bytes=given["reserve"],
     )
+    if vram is not None and vram > memory.total_bytes:
+        have = f"it has {memory.total_bytes / 2**30:.2f} GiB"
+        raise UsageError(f"--vram is more than the memory of {memory.name}", cause=(have,))
     memory, vram = card.instance(memory, vram)
     return FitQuestion(
         model=spec,

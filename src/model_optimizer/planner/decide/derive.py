@@ -6,6 +6,7 @@ from model_optimizer.core import Estimate, Source
 from model_optimizer.core.steps import Batch
 from model_optimizer.core.units import show_bytes, show_ms
 from model_optimizer.facts import decisions, vllm
+from model_optimizer.planner.memory.cache import held
 from model_optimizer.planner.speed import links
 
 from . import extras, steady
@@ -195,7 +196,7 @@ def _sequences(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
     mean, top = in_flight(found, share, closed=closed)
     shape = steady.shape_of(question.workload)
     seats = (
-        int(room.fit.kv_cache_tokens / shape.context)
+        int(held(room.fit, question.model) / shape.context)
         if room.fit.kv_cache_tokens and question.generates
         else None
     )

@@ -8,6 +8,7 @@ from model_optimizer.core.steps import Batch, StepModel
 from model_optimizer.core.units import show_count, show_ms
 from model_optimizer.facts import decisions, speed
 from model_optimizer.planner.memory import llama_cpp as memory
+from model_optimizer.planner.memory.cache import held
 from model_optimizer.planner.service import Limits
 from model_optimizer.planner.speed import Setup, llama_cpp
 
@@ -112,14 +113,21 @@ def limits_of(question: PlanQuestion, candidate: Candidate, room: Room) -> Limit
         # Each slot has its share of the context from the start.
         return Limits(max_num_seqs=room.seqs, max_num_batched_tokens=room.batched)
     known = candidate.engine in speed.engines()
-    host = speed.engine(candidate.engine if known else "vllm").at(candidate.offer.version if known else None)
+    engine = speed.engine(candidate.engine if known else "vllm")
+    version = candidate.offer.version if known else None
+    host = engine.at(version)
     return Limits(
         max_num_seqs=room.seqs,
         max_num_batched_tokens=room.batched,
-        kv_cache_tokens=room.fit.kv_cache_tokens if question.generates else None,
+        kv_cache_tokens=held(room.fit, question.model) if question.generates else None,
         cached_tokens=min(question.workload.shared_prefix, int(question.workload.prompt_tokens.mean) - 1),
+        whole_prompts=engine.whole_prompts(version),
+        mixed=host.mixed,
+        ahead=host.overlap and question.generates,
+        reserve=host.reserve if question.generates else 0.0,
         frontend_ms=host.frontend_ms,
         frontend_token_us=host.frontend_token_us,
+        frontend_busy_ms=min(host.frontend_ms, speed.shared().frontend_busy_ms),
     )
 
 
@@ -303,7 +311,8 @@ def sequences(question: PlanQuestion, room: Room, found: Steady, share: float, *
     spare = 1.0 if closed else decisions.rule("slots").value
     wanted = max(ROUND_SEQS, math.ceil(top * spare * question.texts / ROUND_SEQS) * ROUND_SEQS)
     if question.generates and room.fit.kv_cache_tokens:
-        seats = max(1, int(room.fit.kv_cache_tokens / steady.shape_of(question.workload).context))
+        tokens = held(room.fit, question.model)
+        seats = max(1, int(tokens / steady.shape_of(question.workload).context))
         wanted = min(wanted, seats)
     return max(1, wanted)
 

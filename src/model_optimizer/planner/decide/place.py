@@ -314,6 +314,11 @@ def _layers(question: PlanQuestion, functions: Functions, candidate: Candidate, 
         return _no(candidate, error.message)
     if low == 0 or not part.fits:
         return _no(candidate, f"does not fit: {whole.because}", short=_missing(whole))
+    slo = question.slo
+    if slo.ttft_ms or slo.tpot_ms or slo.e2e_ms:
+        return _no(
+            candidate, f"only {low} of {total} layers fit on the GPU: no latency can be promised for the rest"
+        )
     rule = decisions.rule("host-memory")
     known = question.host_memory_bytes
     there = int(rule.value) if known is None else known
@@ -328,12 +333,7 @@ def _layers(question: PlanQuestion, functions: Functions, candidate: Candidate, 
             f"{low} of {total} layers fit on the GPU, and the rest "
             f"needs {show_bytes(part.host_bytes)} of host memory, {have}"
         )
-        return _no(candidate, reason, short=short)
-    slo = question.slo
-    if slo.ttft_ms or slo.tpot_ms or slo.e2e_ms:
-        return _no(
-            candidate, f"only {low} of {total} layers fit on the GPU: no latency can be promised for the rest"
-        )
+        return replace(_no(candidate, reason, short=short), unit="bytes of host memory")
     step = (
         f"{low} of {total} layers on the GPU, "
         f"{show_bytes(part.host_bytes)} in host memory, computed by the CPU"

@@ -87,11 +87,24 @@ def at_rate(steps: StepModel, limits: Limits, shape: Shape, rate: float) -> Stea
         full = _full(limits, shape, running, tokens)
         if full:
             return Steady(rate=rate, running=running, step_ms=step, why=full)
-        after = steps.mixed_ms(_batch(shape, running, max(tokens, 1.0)))
+        after = _mean_step(steps, limits, shape, running, tokens)
         if after - step < CLOSE * step:
             break
         step = after
     return _times(steps, limits, shape, rate, running, step)
+
+
+def _mean_step(steps: StepModel, limits: Limits, shape: Shape, running: float, tokens: float) -> float:
+    """A mean step: prompts come whole, or in chunks as large as a step takes, and most steps hold none.
+
+    `tokens` are those of prompts in a step, in the mean. Spread over all steps they would cost more: a step
+    with a few of them reads as many experts as one with many.
+    """
+    chunk = min(max(1.0, shape.prompt - shape.cached), max(1.0, limits.max_num_batched_tokens - running))
+    if not shape.output or tokens >= chunk:
+        return steps.mixed_ms(_batch(shape, running, max(tokens, 1.0)))
+    plain = steps.mixed_ms(_batch(shape, running, 0.0)) if running else 0.0
+    return plain + tokens / chunk * (steps.mixed_ms(_batch(shape, running, chunk)) - plain)
 
 
 def at_concurrency(steps: StepModel, limits: Limits, shape: Shape, clients: float) -> Steady:
@@ -202,7 +215,7 @@ def _times(
     ttft99 = front + step + P99_OF_EXPONENTIAL * wait + own99
     crowd = running + Z99 * math.sqrt(running)
     tokens = 1.3 * rate * 1e-3 * fresh * step
-    tpot99 = max(step, steps.mixed_ms(_batch(shape, crowd, max(tokens, 1.0))))
+    tpot99 = max(step, _mean_step(steps, limits, shape, crowd, tokens))
     return Steady(
         rate=rate,
         running=running,

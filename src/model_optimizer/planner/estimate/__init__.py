@@ -7,7 +7,7 @@ from model_optimizer.planner.service import Question
 
 from .check import check_workload
 from .desk import Desk
-from .place import fitted_for, limits_of, setup_of
+from .place import at_length, fitted_for, limits_of, setup_of
 from .steps import marked, speculate, steps_of
 from .words import notes_of, settings_of
 
@@ -24,7 +24,7 @@ def estimate(question: EstimateQuestion, desk: Desk) -> Estimate:
         return llama.estimate(question, desk)
     fitted = fitted_for(question, desk)
     setup = setup_of(question, desk, fitted)
-    limits = limits_of(question, setup, fitted)
+    limits = limits_of(question, setup, fitted, at_length(question, desk, fitted))
     steps, more = speculate(question, setup, steps_of(question, setup, limits, desk), work)
     return service.estimate(
         Question(

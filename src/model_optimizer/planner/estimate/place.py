@@ -5,6 +5,7 @@ from dataclasses import replace
 from model_optimizer.core import Fit, FitQuestion, NoFeasiblePlan, Scheme, Setting, UsageError
 from model_optimizer.core.question import EstimateQuestion
 from model_optimizer.facts import gpus, speed, vllm
+from model_optimizer.planner.memory.cache import held
 from model_optimizer.planner.service import Limits
 from model_optimizer.planner.speed import Setup
 
@@ -134,8 +135,20 @@ def _kv_bits(placed: FitQuestion) -> int:
     return 8 if placed.kv_cache_dtype.startswith(("fp8", "int8", "q8")) else 16
 
 
-def limits_of(question: EstimateQuestion, setup: Setup, fitted: Fit) -> Limits:
-    """What bounds the batch, from the memory's answer and the engine's defaults."""
+def at_length(question: EstimateQuestion, desk: Desk, fitted: Fit) -> Fit:
+    """The same with requests as long as those of the load, where layers keep a window only: what the cache
+    holds of a request then depends on its length."""
+    placed, work = question.placed, question.workload
+    if placed.model.task != "generate" or not any(group.window for group in placed.model.groups):
+        return fitted
+    asked = placed if placed.engine == "vllm" else replace(placed, engine="vllm", version=None)
+    wanted = longest(work.prompt_tokens) + longest(work.output_tokens)
+    return desk.fit(replace(asked, max_model_len=min(wanted, fitted.max_model_len)))
+
+
+def limits_of(question: EstimateQuestion, setup: Setup, fitted: Fit, room: Fit | None = None) -> Limits:
+    """What bounds the batch, from the memory's answer and the engine's defaults. `room` is the same memory
+    for requests of the load's length, where that makes a difference."""
     said = {one.name: one.value for one in fitted.settings}
     engine = speed.engine(setup.engine)
     overhead = engine.at(setup.version)
@@ -143,7 +156,9 @@ def limits_of(question: EstimateQuestion, setup: Setup, fitted: Fit) -> Limits:
     return Limits(
         max_num_seqs=int(said.get("max-num-seqs", fitted.max_num_seqs or 256)),
         max_num_batched_tokens=int(said.get("max-num-batched-tokens", 8192)),
-        kv_cache_tokens=_room(question.placed, fitted, engine.free_memory_share) if generates else None,
+        kv_cache_tokens=_room(question.placed, room or fitted, engine.free_memory_share)
+        if generates
+        else None,
         cached_tokens=_cached(question, int(said.get("block-size", 16))),
         chunked=any(group.kv_bytes_per_token_16 or group.state_bytes for group in setup.model.groups),
         whole_prompts=engine.whole_prompts(setup.version),
@@ -158,7 +173,7 @@ def limits_of(question: EstimateQuestion, setup: Setup, fitted: Fit) -> Limits:
 
 def _room(placed: FitQuestion, fitted: Fit, share: float | None) -> int | None:
     """Tokens of KV cache: those of vLLM's rule, or `share` of what all else leaves of the card."""
-    tokens = fitted.kv_cache_tokens or None
+    tokens = held(fitted, placed.model) or None
     own = placed.gpu_memory_utilization is not None or placed.vram_bytes is not None
     if tokens is None or share is None or own or fitted.kv_cache_bytes <= 0:
         return tokens

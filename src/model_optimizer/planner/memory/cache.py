@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from math import ceil
 from typing import Literal
 
-from model_optimizer.core import LayerGroup, ModelSpec, UsageError
+from model_optimizer.core import Fit, LayerGroup, ModelSpec, UsageError
 
 from .split import Split, local_kv_heads, local_layers
 
@@ -196,3 +196,14 @@ def _grouped(attention: Sequence[LayerKind], states: Sequence[LayerKind], rules:
 def _block_of(kind: LayerKind, page: int, block: int) -> int:
     own = block * kind.bytes_per_token
     return block * (page // own) if own and not page % own else block
+
+
+def held(found: Fit, spec: ModelSpec) -> int:
+    """Tokens of requests of the fit's longest length that the cache holds at once.
+
+    More than the engine prints where layers keep no more than a window of each request: its line counts a
+    token as if all layers kept it, its concurrency does not.
+    """
+    if not any(group.window for group in spec.groups):
+        return found.kv_cache_tokens
+    return max(found.kv_cache_tokens, int(found.max_concurrency * found.max_model_len))

@@ -41,12 +41,14 @@ class Request:
 @dataclass(slots=True)
 class Outcome:
     """What happened. `full_ms` is the time in which a prompt waited for room in the KV cache, `slots_ms` for
-    a sequence slot; `batch` sums over time (milliseconds times sequences, context, prompt tokens)."""
+    a sequence slot; `given_back` are tokens of prompts that were begun and lost their room, which are computed
+    again; `batch` sums over time (milliseconds times sequences, context, prompt tokens)."""
 
     requests: list[Request]
     ms: float = 0.0
     steps: int = 0
     preemptions: int = 0
+    given_back: int = 0
     full_ms: float = 0.0
     slots_ms: float = 0.0
     sequence_steps: float = 0.0
@@ -187,6 +189,7 @@ class Replica:
             if needed <= 0:
                 return
             given = min(needed, prompt.before - min(self.limits.cached_tokens, prompt.before))
+            self.outcome.given_back += given
             prompt.before -= given
             prompt.left += given
             self.loaded -= given
