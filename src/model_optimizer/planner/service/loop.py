@@ -41,7 +41,7 @@ class Request:
 @dataclass(slots=True)
 class Outcome:
     """What happened. `full_ms` is the time in which a prompt waited for room in the KV cache, `slots_ms` for
-    a sequence slot; `given_back` are tokens of prompts that were begun and lost their room, which are computed
+    a sequence slot; `given_back` are tokens of prompts that were begun and lost their room, and are computed
     again; `batch` sums over time (milliseconds times sequences, context, prompt tokens)."""
 
     requests: list[Request]
