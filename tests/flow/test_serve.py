@@ -287,3 +287,18 @@ def test_a_death_is_explained_by_its_own_part_of_the_log(tmp_path: Path) -> None
     assert error.cause[-1] == "exit code 1"
     plain = UsageError("not a tool")
     assert explained(plain, None, log) is plain
+
+
+@pytest.mark.parametrize(("planned", "warns"), [("0.5.23", True), ("9.9.1", False), (None, False)])
+def test_another_release_than_the_plans_is_said(
+    planned: str | None, warns: bool, played: Path, tmp_path: Path
+) -> None:
+    said: list[str] = []
+    made = order("sglang", tmp_path)
+    made = dataclasses.replace(made, plan=dataclasses.replace(made.plan, engine_version=planned))
+    with serve("sglang", tmp_path, made, said=said).server:
+        pass
+    found = [text for text in said if "is installed: defaults and options may differ" in text]
+    assert bool(found) is warns
+    if warns:
+        assert found[0].startswith("the plan is for SGLang 0.5.23, 9.9 is installed")

@@ -31,6 +31,7 @@ from model_optimizer.core.diagnosis import Recognized
 from model_optimizer.core.ledger import LedgerRow
 from model_optimizer.core.units import show_bytes
 from model_optimizer.diagnose import Diagnosing
+from model_optimizer.facts.versions import minor
 from model_optimizer.serve import Order, ServerHandle, StartProcess, contained, start, start_launch, starts
 from model_optimizer.serve.printed import QUANTITIES, Compared, compare, numbers
 from model_optimizer.serve.run import LIMIT_S
@@ -121,6 +122,8 @@ def begin(order: Order, engine: Engine, room: Room, how: How, progress: Progress
     """
     engine = prepared(order, engine, how)
     _require_gpu(order, engine, room, how)
+    if other := _other_release(order.plan, engine, how):
+        progress(other, None)
     model = _model(order)
     changes: list[Change] = []
     while True:
@@ -203,6 +206,22 @@ def _require_gpu(order: Order, engine: Engine, room: Room, how: How) -> None:
             hint=("end it, or take less: --set gpu-memory-utilization=" + f"{_left_share(used, total):g}",),
             reference="gpu-taken",
         )
+
+
+def _other_release(plan: Plan, engine: Engine, how: How) -> str | None:
+    """A warning when what is installed is not the release that the plan's options were checked for."""
+    wanted, have = plan.engine_version, version_of(plan, engine, how)
+    if how.runtime is not None or wanted is None or have in (wanted, "unknown"):
+        return None
+    try:
+        if minor(wanted) == minor(have):
+            return None
+    except UsageError:
+        pass  # a build of one's own: no release of the facts is it
+    return (
+        f"the plan is for {engine.TITLE} {wanted}, {have} is installed: defaults and options may differ "
+        f"(`mopt explain --diff {plan.engine.replace('_', '-')} {wanted} {have}`)"
+    )
 
 
 def _left_share(used: int, total: int) -> float:
