@@ -53,7 +53,9 @@ def test_a_port_that_somebody_else_was_quicker_to_take_is_changed(tmp_path: Path
         return begin(launch, log)
 
     try:
-        found = runner(tmp_path, start_process=late)(Order(number=1, plan=plan(), settings={}))
+        found = runner(tmp_path, start_process=late, start_limit_s=8.0)(
+            Order(number=1, plan=plan(), settings={})
+        )
     finally:
         for other in others:
             other.close()

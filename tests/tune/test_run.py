@@ -249,6 +249,15 @@ def test_earlier_studies_lead_to_their_best(tmp_path: Path) -> None:
     assert dict(engine.orders[1].settings) == best
 
 
+def test_earlier_studies_that_mislead_are_overruled(tmp_path: Path) -> None:
+    """The worst of all is said to be twice as good as the default."""
+    worst = min(candidates(), key=worth)
+    prior = Prior(settings=worst, ratio=2.0, study="of another day")
+    study = search(tmp_path, Engine(), question(priors=(prior,)))
+    assert study.winner is not None
+    assert max(worth(t.settings) for t in study.trials) > 0.9 * BEST
+
+
 def test_a_knob_with_json_values_survives_the_database(tmp_path: Path) -> None:
     knob = Knob(
         name="speculative-config", values=("", '{"method": "ngram"}'), default="", because="", source=""

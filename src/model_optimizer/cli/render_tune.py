@@ -25,6 +25,7 @@ def space_text(prepared: Prepared) -> str:
     rows += ["", f"{size:,} combinations; {question.trials} starts are spent on the search, then "]
     finals = question.repeats * (1 + question.finalists + question.ablate)
     rows[-1] += f"up to {finals} on the proof."
+    rows += prepared.study.notes
     if guide is None:
         rows.append("Speed of this engine is not predicted: trials alone lead the search.")
     return "\n".join(rows) + "\n"

@@ -3,6 +3,7 @@
 import dataclasses
 import math
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -46,6 +47,7 @@ from model_optimizer.tune.turns import Execute
 
 from .kept import FOLDER as SERVERS
 from .kept import sweep
+from .priors import earlier
 from .residents import TOGETHER, Residents
 from .sharing import OnCpu, OnGpu, Share, apart
 from .tune import Guide, Loads, Runner, Subject, lock_of, one_by_one, subject
@@ -96,6 +98,7 @@ class TuneRequest:
     second_look: Literal["auto", "resident", "restart"] = "auto"
     start_together: int = TOGETHER
     together: int = 1
+    earlier: str = "studies"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +112,6 @@ class Room:
     gpu: Callable[[], GpuMemory | None]
     probe: Callable[[], Host]
     schemes: Mapping[str, object]
-    priors: Callable[[Plan, Host], Sequence[Prior]] = field(default=lambda plan, host: ())
 
 
 def create(below: Path | None, request: TuneRequest, *, now: datetime) -> Path:
@@ -209,7 +211,7 @@ def prepare(request: TuneRequest, folder: Path, room: Room, progress: Progress) 
         ablate=request.ablate,
         seed=request.seed,
         storage=request.storage,
-        priors=tuple(room.priors(plan, host)),
+        priors=(),
         second_look=request.second_look,
     )
     study = Study(
@@ -226,9 +228,10 @@ def prepare(request: TuneRequest, folder: Path, room: Room, progress: Progress) 
         shapes=request.shapes,
         over=request.over,
     )
+    priors = earlier(Path(request.earlier), study, own=folder)
     return Prepared(
-        question=question,
-        study=study,
+        question=dataclasses.replace(question, priors=priors),
+        study=dataclasses.replace(study, notes=_believed(priors)),
         runner=runner,
         guide=guide,
         host=host,
@@ -307,7 +310,7 @@ def _earlier(folder: Path, fresh: Study) -> Study:
         found = codec.load(path, Study)
     except MoptError as error:
         error.hint = (
-            f"move `{path}` away and go on: the trials are in trials.db, runs of the second look are made again",
+            f"move `{path}` away and go on: trials are in trials.db, runs of the second look are made again",
         )
         raise
     if [k.name for k in found.knobs] != [k.name for k in fresh.knobs]:
@@ -317,7 +320,8 @@ def _earlier(folder: Path, fresh: Study) -> Study:
                 "the engine, the run or the facts have changed since: start a new study with another --out",
             ),
         )
-    return dataclasses.replace(fresh, notes=found.notes, started=found.started, final_runs=found.final_runs)
+    notes = tuple(dict.fromkeys((*fresh.notes, *found.notes)))
+    return dataclasses.replace(fresh, notes=notes, started=found.started, final_runs=found.final_runs)
 
 
 def _subject(request: TuneRequest, host: Host, room: Room) -> tuple[Subject, ModelSpec]:
@@ -388,6 +392,15 @@ def _price(request: TuneRequest, plan: Plan) -> float | None:
     if request.price_per_hour is None and request.objective == "cost":
         raise UsageError("the objective `cost` needs a price", hint=("add --price-per-hour 2.50, per GPU",))
     return request.price_per_hour * max(plan.gpus, 1) if request.price_per_hour is not None else None
+
+
+def _believed(priors: Sequence[Prior]) -> tuple[str, ...]:
+    """Which earlier studies lead this one."""
+    counts = Counter(prior.study for prior in priors)
+    names = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
+    if not names:
+        return ()
+    return (f"settings measured by earlier studies, believed as far as trials bear them out: {names}",)
 
 
 def _share(

@@ -41,13 +41,18 @@ class PriorSampler(BaseSampler):
         seed: int = 0,
     ) -> None:
         """`predicted` are logarithms of what each candidate is worth; `priors` are what earlier studies saw,
-        as logarithms beside the default's.
+        as logarithms beside the default's: they correct the predictions, which trials then bear out or not.
         """
         self._knobs = tuple(knobs)
         self._candidates = list(candidates)
         self._place = {_key(c): i for i, c in enumerate(self._candidates)}
         self._surrogate = Surrogate(knobs, candidates, predicted)
-        self._priors = [(i, v) for s, v in priors if (i := self._place.get(_key(s))) is not None]
+        known = {i: v for s, v in priors if (i := self._place.get(_key(s))) is not None}
+        if known:
+            start = self._place.get(_key({knob.name: knob.default for knob in knobs}))
+            known = known if start is None else {start: 0.0, **known}
+            corrected, _ = self._surrogate.believe(list(known), list(known.values()))
+            self._surrogate = Surrogate(knobs, candidates, [float(value) for value in corrected])
         self._random = RandomSampler(seed=seed)
 
     def reseed_rng(self) -> None:
@@ -76,7 +81,6 @@ class PriorSampler(BaseSampler):
     def propose(self, trials: Sequence[FrozenTrial]) -> int | None:
         """The candidate that promises most; None when all were tried."""
         rows, values, taken, pending = self._seen(trials)
-        # What earlier studies saw is believed, but only what was measured here is there to be beaten.
         here = [value for place, value in zip(rows, values, strict=True) if place in taken]
         left = [i for i in range(len(self._candidates)) if i not in taken]
         if not left:
@@ -112,13 +116,8 @@ class PriorSampler(BaseSampler):
                 bad.add(place)
         rows = list(good)
         values = [sum(good[i]) / len(good[i]) for i in rows]
-        base = values[0] if values else 0.0
         floor = min(values, default=0.0) - FAILED_BELOW
         taken = {*good, *bad, *pending}
-        for place, value in self._priors:
-            if place not in taken:
-                rows.append(place)
-                values.append(base + value)
         failed = sorted(bad - set(good))
         return rows + failed, values + [floor] * len(failed), taken, pending
 

@@ -141,6 +141,13 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option("--start-limit", "start_limit_s", type=options.SecondsType(), default="10m", show_default=True)
 @click.option("--workers", metavar="ADDRESS", help="A Ray cluster: ray://HOST:PORT, auto, or local.")
 @click.option("--worker-cores", type=options.PositiveFloat(), default=1.0, help="Cores of one trial there.")
+@click.option(
+    "--earlier",
+    metavar="DIR",
+    default="studies",
+    show_default=True,
+    help="Earlier studies of the same model, GPU and engine lead the search.",
+)
 @click.option("--seed", type=int, default=0)
 @click.option("--out", type=_FOLDER, help="Folder of the study. Default: a new one below `studies`.")
 @click.option("--resume", type=_FOLDER, metavar="STUDY", help="Go on with a study that was ended.")
