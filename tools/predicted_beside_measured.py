@@ -73,7 +73,9 @@ def embeddings() -> None:
     setup = Setup(model=model, gpu=gpus.find("h200"), scheme=tool._scheme("bf16"), version="0.25.1")
     own = tool.calibration_of(study()[0][0])
     steps = roofline(setup, calibration=own)
-    print("\nOne batch of texts of 512 tokens (ms): measured (median), predicted step, difference. In one process")
+    print(
+        "\nOne batch of texts of 512 tokens (ms): measured (median), predicted step, difference. In one process"
+    )
     print("and as token ids, so that no front end is counted; vLLM's batch of 1 gave `pooled_launches`.")
     for row in json.loads(path.read_text())["rows"]:
         if "latency_ms" not in row or row["way"] == "eager":
