@@ -1,5 +1,5 @@
-"""What every export ends with: only metadata that names modules, weights beside the graph, names that are
-unique.
+"""What every export has in common: the call of PyTorch's exporter, only metadata that names modules, weights
+beside the graph, names that are unique.
 """
 
 from collections import Counter
@@ -7,9 +7,41 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from _contract import fail, progress
+from _contract import blame, fail, progress
 
 KEPT_METADATA = ("pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy")
+
+
+def export_graph(
+    module: Any,
+    path: Path,
+    example: Mapping[str, Any] | tuple[Any, ...],
+    free: Any,
+    *,
+    opset: int,
+    inputs: Sequence[str],
+    outputs: Sequence[str],
+) -> None:
+    """Write model.onnx with the `free` dimensions of the example."""
+    import torch
+
+    named = isinstance(example, Mapping)
+    try:
+        with torch.no_grad():
+            program = torch.onnx.export(
+                module,
+                () if named else example,
+                kwargs=dict(example) if named else None,
+                dynamo=True,
+                opset_version=opset,
+                dynamic_shapes=free,
+                input_names=list(inputs),
+                output_names=list(outputs),
+                verbose=False,
+            )
+    except Exception as error:  # noqa: BLE001 - the exporter raises whatever the model's code meets
+        blame(error, "export-failed", f"PyTorch {torch.__version__} cannot export this model to ONNX")
+    finish_graph(program, path)
 
 
 def finish_graph(program: Any, path: Path) -> None:

@@ -28,8 +28,8 @@ from _checkpoint import (
     require_loaded,
     require_tokenizer,
 )
-from _contract import blame, brief, fail, main, progress
-from _onnx_export import finish_graph
+from _contract import brief, fail, main, progress
+from _onnx_export import export_graph
 from _sentence import read_sentence
 
 TOLERANCE = 2e-4
@@ -193,21 +193,8 @@ def export(
         example["token_type_ids"][:, : width // 2] = 0
     # Named dimensions: if the exporter wanted to fix one to the example's size, it would fail instead.
     free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence", max=tokens)}
-    try:
-        with torch.no_grad():
-            program = torch.onnx.export(
-                module,
-                kwargs=example,
-                dynamo=True,
-                opset_version=opset,
-                dynamic_shapes=dict.fromkeys(inputs, free),
-                input_names=list(inputs),
-                output_names=[output],
-                verbose=False,
-            )
-    except Exception as error:  # noqa: BLE001 - the exporter raises whatever the model's code meets
-        blame(error, "export-failed", f"PyTorch {torch.__version__} cannot export this model to ONNX")
-    finish_graph(program, path)
+    shapes = dict.fromkeys(inputs, free)
+    export_graph(module, path, example, shapes, opset=opset, inputs=inputs, outputs=[output])
     onnx.checker.check_model(str(path))
 
 

@@ -25,8 +25,8 @@ from _checkpoint import (
     read_config,
     require_loaded,
 )
-from _contract import blame, brief, fail, main, progress
-from _onnx_export import finish_graph, require_unique
+from _contract import brief, fail, main, progress
+from _onnx_export import export_graph, require_unique
 from _onnx_feeds import open_session
 
 TOLERANCE = 2e-4
@@ -133,21 +133,8 @@ def export(module: Any, path: Path, longest: int, opset: int) -> None:
     example["attention_mask"][1, 8:] = 0
     example["position_ids"] = torch.arange(16).repeat(2, 1)
     free = {0: torch.export.Dim("batch"), 1: torch.export.Dim("sequence", max=longest)}
-    try:
-        with torch.no_grad():
-            program = torch.onnx.export(
-                module,
-                kwargs=example,
-                dynamo=True,
-                opset_version=opset,
-                dynamic_shapes=dict.fromkeys(INPUTS, free),
-                input_names=list(INPUTS),
-                output_names=[OUTPUT],
-                verbose=False,
-            )
-    except Exception as error:  # noqa: BLE001 - the exporter raises whatever the model's code meets
-        blame(error, "export-failed", f"PyTorch {torch.__version__} cannot export this model to ONNX")
-    finish_graph(program, path)
+    shapes = dict.fromkeys(INPUTS, free)
+    export_graph(module, path, example, shapes, opset=opset, inputs=INPUTS, outputs=[OUTPUT])
     require_unique(path, dict.fromkeys(INPUTS, ("batch", "sequence")))
 
 

@@ -15,8 +15,8 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parent))
 from _checkpoint import check_weights, copy_files, read_config, read_json, require_loaded
-from _contract import blame, brief, fail, main, progress
-from _onnx_export import finish_graph, require_unique
+from _contract import brief, fail, main, progress
+from _onnx_export import export_graph, require_unique
 from _onnx_feeds import apart, open_session, samples
 
 TOLERANCE = 2e-4
@@ -163,21 +163,7 @@ def export(
         height, width = 64, 96
         free |= {2: torch.export.Dim.DYNAMIC, 3: torch.export.Dim.DYNAMIC}
     example = torch.rand(2, shape[1], height, width)
-    try:
-        with torch.no_grad():
-            program = torch.onnx.export(
-                model,
-                (example,),
-                dynamo=True,
-                opset_version=opset,
-                dynamic_shapes=(free,),
-                input_names=[INPUT],
-                output_names=outputs,
-                verbose=False,
-            )
-    except Exception as error:  # noqa: BLE001 - the exporter raises whatever the model's code meets
-        blame(error, "export-failed", f"PyTorch {torch.__version__} cannot export this model to ONNX")
-    finish_graph(program, path)
+    export_graph(model, path, (example,), (free,), opset=opset, inputs=[INPUT], outputs=outputs)
     require_unique(path, {INPUT: shape})
 
 
