@@ -33,12 +33,13 @@ def rows() -> list[dict[str, object]]:
         for threads in ("1", "2", "4"):
             for spin in ("0", "1"):
                 settings = {"threads": threads, "spin": spin}
-                row: dict[str, object] = {"pass": turn, "settings": settings}
+                at = f"2026-11-30T0{turn}:0{threads}:0{spin}"
+                row: dict[str, object] = {"pass": turn, "settings": settings, "at": at}
                 worth = {"1": 1.0, "2": 1.0, "4": 2.0}[threads] * (1 if spin == "0" else 0.5)
                 if settings == {"threads": "1", "spin": "1"}:
                     row["failed"] = "no room"
                 else:
-                    row["ratio"] = worth * factor
+                    row["value"], row["default_value"] = 50 * worth * factor, 50.0
                 found.append(row)
     return found
 
@@ -57,6 +58,25 @@ def test_a_table_is_the_mean_of_its_passes(replay: ModuleType, tmp_path: Path) -
     assert noise.measure({"spin": "1", "threads": "1"}) is None
     drawn = {round(noise.measure({"spin": "0", "threads": "4"}) - math.log(2), 6) for _ in range(50)}
     assert drawn == {round(sign * table.noise, 6) for sign in (-1, 1)}
+
+
+def test_the_default_is_taken_from_its_measurements_near_in_time(replay: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "grid.jsonl"
+    changed = rows()
+    changed[3]["default_value"] = 5000.0  # one measurement of the default that went wrong
+    path.write_text("".join(json.dumps(line) + "\n" for line in (HEAD, *changed)))
+    assert replay.read(path).best == pytest.approx(2.0)
+
+
+def test_smoothing_takes_luck_out_and_leaves_effects(replay: ModuleType, tmp_path: Path) -> None:
+    path = tmp_path / "grid.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in (HEAD, *rows())))
+    table = replay.read(path)
+    smooth = replay.smoothed(table)
+    assert smooth.noise == pytest.approx(table.noise)
+    assert smooth.worth({"spin": "1", "threads": "1"}) == 0.0
+    order = sorted(table.candidates, key=table.worth)
+    assert sorted(smooth.candidates, key=smooth.worth)[-1] == order[-1]
 
 
 def test_a_part_of_a_table_leaves_one_knob_out(replay: ModuleType, tmp_path: Path) -> None:
