@@ -9,6 +9,11 @@ The checkpoint in PyTorch in float32 is the truth. Every stage answers the same 
 it adds to the distance is its own. In a stage that keeps the precision, cut points are searched for the first
 that differs; in one that lowers it, every product is computed alone from the values before the stage. Result:
 {feeds, stages: [...], first, runs, alone, seconds}.
+
+Polygraphy is not used here. Its comparators pair values by name alone and know no PyTorch module; marking
+all holds every output at once; its bisection runs the model from its beginning for each piece (30 s for one
+of two layers, where this takes 4), and cannot tell an operator's own error from what it inherited. Its runner
+for PyTorch assumes CUDA.
 """
 
 import math
