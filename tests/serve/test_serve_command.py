@@ -321,3 +321,28 @@ def test_dry_run_shows_the_containers_command(played: Path, docker: Path, tmp_pa
     assert "-p 127.0.0.1:8000:8000" in done.stdout
     assert not list((docker / "containers").iterdir())
     assert '"run"' not in (docker / "calls").read_text()
+
+
+def test_a_container_that_lost_its_program_while_it_started_is_found(
+    played: Path, docker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_BEHAVIOUR", "never-ready")
+    terminal = Terminal(tmp_path / "tiny.gguf", "--container")
+    until(lambda: status() and list((docker / "containers").iterdir()))
+    terminal.end(signal.SIGKILL)
+    (row,) = status()
+    (place,) = (docker / "containers").iterdir()
+    assert (row["container"], row["url"], row["healthy"]) == (place.name, "", False)
+    assert "starting" in mopt("--status").stdout
+    assert mopt("--stop").returncode == 0
+    assert not list((docker / "containers").iterdir())
+    assert status() == []
+
+
+def test_a_container_that_does_not_start_is_forgotten(
+    played: Path, docker: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_BEHAVIOUR", "dies")
+    assert mopt(tmp_path / "tiny.gguf", "--container").returncode == 5
+    assert not list((tmp_path / "mopt" / "servers").glob("*.json"))
+    assert not list((docker / "containers").iterdir())

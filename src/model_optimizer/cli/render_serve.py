@@ -32,6 +32,8 @@ class Row:
     def health(self) -> str:
         if not self.running:
             return "between starts"
+        if not self.served.url:
+            return "starting"
         return "ok" if self.healthy else "no answer"
 
     @property

@@ -81,6 +81,7 @@ class How:
     outlive: bool = False
     adapt: int = 0
     start_process: StartProcess | None = None
+    began: Callable[[Running], None] = lambda _running: None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,13 +153,19 @@ def _start(order: Order, engine: Engine, room: Room, how: How, progress: Progres
         if how.runtime
         else partial(_start_launch, how)
     )
+
+    def begun(launch: Launch, log: Path) -> Running:
+        running = begin_process(launch, log)
+        how.began(running)
+        return running
+
     return start(
         order.plan,
         order.artifact,
         engine=engine,
         log=how.log,
         progress=progress,
-        start_process=begin_process,
+        start_process=begun,
         port=how.port,
         key=how.key,
         limit_s=how.limit_s,

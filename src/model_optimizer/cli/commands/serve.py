@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from model_optimizer.core import Engine, MoptError
     from model_optimizer.flow.serve import How, Room, Started
     from model_optimizer.serve import Order, Restart, Served, ServerHandle, Wish
+    from model_optimizer.system.processes import Running
 
 GROUP = "run"
 ADAPTATIONS = 4
@@ -223,8 +224,12 @@ def _supervise(order: "Order", engine: "Engine", room: "Room", asked: Asked) -> 
 
     with processes.interruptible():
         reporter = Reporter()
+        began = _Began(order, asked)
         try:
-            started = _begin(order, engine, room, asked.how, reporter)
+            started = _begin(order, engine, room, dataclasses.replace(asked.how, began=began), reporter)
+        except BaseException:
+            began.forget()
+            raise
         finally:
             reporter.close()
         try:
@@ -236,6 +241,50 @@ def _supervise(order: "Order", engine: "Engine", room: "Room", asked: Asked) -> 
         except BaseException:
             started.server.stop()
             raise
+
+
+class _Began:
+    """Keeps a container as soon as there is one: unlike a process it goes on when this program is killed."""
+
+    def __init__(self, order: "Order", asked: Asked) -> None:
+        self._order, self._asked = order, asked
+        self._kept: Served | None = None
+
+    def __call__(self, running: "Running") -> None:
+        from model_optimizer.serve import Served, remember
+        from model_optimizer.system.containers import Contained
+
+        if isinstance(running, Contained):
+            plan = self._order.plan
+            watcher, since = _watcher(self._asked)
+            self._kept = Served(
+                served_name=Path(plan.model).name,
+                url="",
+                pid=running.pid,
+                started_at=running.started_at,
+                engine=plan.engine,
+                scheme=plan.scheme,
+                model=self._order.artifact.path,
+                log=str(self._asked.how.log.absolute()),
+                runtime=running.runtime,
+                container=running.container,
+                supervisor=watcher,
+                supervisor_started_at=since,
+            )
+            remember(_folder(), self._kept)
+
+    def forget(self) -> None:
+        from model_optimizer.serve import forget
+
+        if self._kept is not None:
+            forget(_folder(), self._kept)
+
+
+def _watcher(asked: Asked) -> tuple[int | None, float]:
+    """Who watches a server, and since when: this process, or nobody when it is left alone."""
+    from model_optimizer.system import processes
+
+    return (None, 0.0) if asked.detach else (os.getpid(), processes.own_start())
 
 
 def _begin(order: "Order", engine: "Engine", room: "Room", how: "How", reporter: "Reporter") -> "Started":
@@ -289,7 +338,6 @@ def _announce(started: "Started", asked: Asked, *, starts: int) -> "Served":
 
 def _served(started: "Started", asked: Asked, starts: int) -> "Served":
     from model_optimizer.serve import Served
-    from model_optimizer.system import processes
     from model_optimizer.system.containers import Contained
 
     server, plan = started.server, started.order.plan
@@ -297,6 +345,7 @@ def _served(started: "Started", asked: Asked, starts: int) -> "Served":
     inside = running if isinstance(running, Contained) else None
     found = {one.quantity: one for one in started.compared}
     tokens, most = found.get("kv_cache_tokens"), found.get("max_concurrency")
+    watcher, since = _watcher(asked)
     return Served(
         served_name=server.served_name,
         url=server.url,
@@ -306,8 +355,8 @@ def _served(started: "Started", asked: Asked, starts: int) -> "Served":
         scheme=plan.scheme,
         model=started.order.artifact.path,
         log=str(server.log.absolute()),
-        supervisor=None if asked.detach else os.getpid(),
-        supervisor_started_at=0.0 if asked.detach else processes.own_start(),
+        supervisor=watcher,
+        supervisor_started_at=since,
         runtime=inside.runtime if inside else None,
         container=inside.container if inside else None,
         starts=starts,
@@ -448,7 +497,8 @@ def _row(served: "Served"):
     memory = handle.memory_bytes()[0] if handle else None
     if handle:
         handle.detach()
-    reply = local_http.ask(f"{served.url}/health", timeout_s=2.0) if handle else None
+    asked = handle is not None and served.url
+    reply = local_http.ask(f"{served.url}/health", timeout_s=2.0) if asked else None
     return Row(
         served=served,
         healthy=reply is not None and reply.status == 200,
