@@ -14,6 +14,7 @@ SGLANG = (
     "[2026-10-01 10:00:00] max_total_num_tokens=443110, chunked_prefill_size=8192, max_running_requests=2770"
 )
 TRTLLM = "[TRT-LLM] [I] [MemUsageChange] Allocated 59.40 GiB for max tokens in paged KV cache (432512)."
+SLOTS = "0.04.223.622 I srv    load_model: initializing, n_slots = 2, n_ctx_slot = 1024, kv_unified = 'false'"
 LLAMA = "llama_context: n_ctx                 = 16384"
 
 
@@ -26,6 +27,7 @@ LLAMA = "llama_context: n_ctx                 = 16384"
         ("sglang", SGLANG, "kv_cache_tokens", 443110),
         ("tensorrt_llm", TRTLLM, "kv_cache_tokens", 432512),
         ("llama_cpp", LLAMA, "kv_cache_tokens", 16384),
+        ("llama_cpp", SLOTS, "kv_cache_tokens", 2048),
     ],
 )
 def test_each_engine_says_it_in_its_own_words(

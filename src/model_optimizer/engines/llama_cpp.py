@@ -49,7 +49,7 @@ STAGES = (
     ("llama_model_loader:", "reading the file"),
     ("loading model", "reading the file"),
 )
-PRINTS = {"kv_cache_tokens": r"llama_context: n_ctx\s+= (\d+)"}
+PRINTS = {"kv_cache_tokens": r"llama_context: n_ctx\s+= (\d+)|n_slots = (\d+), n_ctx_slot = (\d+)"}
 
 
 def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]:

@@ -1,5 +1,6 @@
 """What an engine says of its KV cache while it starts, beside what was predicted."""
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -37,8 +38,13 @@ def numbers(log: Path, patterns: Mapping[str, str], *, from_byte: int = 0) -> Ma
             text = stream.read(MOST_BYTES).decode("utf-8", errors="replace")
     except (OSError, ValueError):
         return {}
-    found = {name: re.findall(pattern, text) for name, pattern in patterns.items()}
-    return {name: float(every[-1].replace(",", "")) for name, every in found.items() if every}
+    found = {name: [*re.finditer(pattern, text)] for name, pattern in patterns.items()}
+    return {name: _product(every[-1]) for name, every in found.items() if every}
+
+
+def _product(found: re.Match[str]) -> float:
+    """Of the numbers that a line names: slots times tokens of a slot."""
+    return math.prod(float(number.replace(",", "")) for number in found.groups() if number)
 
 
 def compare(printed: Mapping[str, float], predicted: Mapping[str, float]) -> tuple[Compared, ...]:
