@@ -2,7 +2,7 @@
 
     python tools/predicted_beside_measured.py > evidence/speed-model/unseen.txt
 
-Reads evidence/tune-h200/study-*.json.gz (closed loops of Qwen3-8B with vLLM 0.25.1 on an H200) and
+Reads evidence/tune-h200/study-2026-11-30.json.gz (closed loops of Qwen3-8B with vLLM 0.25.1 on an H200) and
 evidence/vllm-0.25.1-h200/embeddings-*.json (the shape of Qwen3-Embedding-0.6B). Prints each prediction as the
 product makes it without its measurements (roofline), without and with what `mopt calibrate` found there.
 """
@@ -32,7 +32,7 @@ def study() -> list[tuple[tool.Point, dict[str, float]]]:
     Rates of windows of 4 s come in whole waves of clients; clients over the mean time of a request, by
     Little's law, do not.
     """
-    path = next((ROOT / "evidence/tune-h200").glob("study-*.json.gz"))
+    path = ROOT / "evidence/tune-h200/study-2026-11-30.json.gz"
     found = []
     for trial in json.loads(gzip.decompress(path.read_bytes()))["trials"]:
         said = trial["settings"]
@@ -68,23 +68,28 @@ def show(name: str, measured: dict[str, float], said: dict[str, float]) -> str:
 
 
 def embeddings() -> None:
-    path = next((ROOT / "evidence/vllm-0.25.1-h200").glob("embeddings-*.json"))
+    paths = [*(ROOT / "evidence/vllm-0.25.1-h200").glob("embeddings-*.json")]
+    paths += (ROOT / "evidence/convert").glob("embed-fp8-*.json")
     model = tool._model("Qwen/Qwen3-Embedding-0.6B")
-    setup = Setup(model=model, gpu=gpus.find("h200"), scheme=tool._scheme("bf16"), version="0.25.1")
     own = tool.calibration_of(study()[0][0])
-    steps = roofline(setup, calibration=own)
     print(
         "\nOne batch of texts of 512 tokens (ms): measured (median), predicted step, difference. In one process"
     )
     print("and as token ids, so that no front end is counted; vLLM's batch of 1 gave `pooled_launches`.")
-    for row in json.loads(path.read_text())["rows"]:
-        if "latency_ms" not in row or row["way"] == "eager":
-            continue
-        bare = replace(steps.host, gap_ms=0.0, step_ms=0.0, sequence_us=0.0, layer_us=0.0)
-        plain = replace(steps, host=bare if row["way"] == "compiled" else steps.host, known={})
-        said = plain.prefill_ms(512, sequences=row["batch"])
-        measured = row["latency_ms"]["p50"]
-        print(f"{row['way']:12} {row['batch']:3}  {measured:7.2f} {said:7.2f} {said / measured - 1:+5.0%}")
+    for path in paths:
+        print(path.name)
+        for row in json.loads(path.read_text())["rows"]:
+            if "latency_ms" not in row or row["way"] == "eager":
+                continue
+            scheme = tool._scheme("fp8" if row["way"].endswith("fp8") else "bf16")
+            setup = Setup(model=model, gpu=gpus.find("h200"), scheme=scheme, version="0.25.1")
+            steps = roofline(setup, calibration=own)
+            bare = replace(steps.host, gap_ms=0.0, step_ms=0.0, sequence_us=0.0, layer_us=0.0)
+            plain = replace(steps, host=bare if row["way"] == "compiled" else steps.host, known={})
+            said, measured = plain.prefill_ms(512, sequences=row["batch"]), row["latency_ms"]["p50"]
+            print(
+                f"{row['way']:12} {row['batch']:3}  {measured:7.2f} {said:7.2f} {said / measured - 1:+5.0%}"
+            )
 
 
 def main() -> None:
