@@ -31,8 +31,8 @@ MARGIN = 1.08
 LOADING = 1.5 * 2**30
 """What a start may hold for a moment beside what it keeps. ASSUMED."""
 
-SPREAD = 3.0
-"""Standard deviations of the tokens in flight that a KV cache holds."""
+SPREADS = (3.0, 2.0)
+"""Standard deviations of the tokens in flight that a KV cache holds: fewer where more do not fit."""
 
 SAMPLES = 512
 
@@ -64,9 +64,17 @@ class OnGpu:
     held: Callable[[], tuple[int, int] | None] = field(default=gpu_memory.held)
 
     def __call__(self, plans: Sequence[Plan], levels: Sequence[float]) -> Shares | str:
+        found: Shares | str = "no plan was named"
+        for spread in SPREADS:
+            found = self._shares(plans, levels, spread)
+            if isinstance(found, Shares):
+                return found
+        return found
+
+    def _shares(self, plans: Sequence[Plan], levels: Sequence[float], spread: float) -> Shares | str:
         needs: list[tuple[int, int]] = []
         for plan in plans:
-            found = self._need(plan, levels)
+            found = self._need(plan, levels, spread)
             if isinstance(found, str):
                 return found
             needs.append(found)
@@ -92,12 +100,12 @@ class OnGpu:
             one_by_one=not exact and version is not None,
         )
 
-    def _need(self, plan: Plan, levels: Sequence[float]) -> tuple[int, int] | str:
+    def _need(self, plan: Plan, levels: Sequence[float], spread: float) -> tuple[int, int] | str:
         """(bytes that it keeps beside its KV cache, bytes of KV cache), of one GPU."""
         found = self.guide.fitted(plan)
         if isinstance(found, str):
             return found
-        return fixed_bytes(found), cache_bytes(found, plan, self.loads, levels)
+        return fixed_bytes(found), cache_bytes(found, plan, self.loads, levels, spread)
 
     def _beside(self, fixed: int, cache: int, *, exact: bool) -> dict[str, str]:
         share = {SHARE: f"{math.ceil((fixed + cache) / self.total_bytes * 1000) / 1000:g}"}
@@ -142,25 +150,27 @@ def fixed_bytes(found: Fit) -> int:
     return found.weights_bytes + found.activation_bytes + found.cuda_graph_bytes + found.non_torch_bytes
 
 
-def cache_bytes(found: Fit, plan: Plan, loads: Loads, levels: Sequence[float]) -> int:
+def cache_bytes(
+    found: Fit, plan: Plan, loads: Loads, levels: Sequence[float], spread: float = SPREADS[0]
+) -> int:
     """The KV cache that the load needs: what its requests hold when each is at its end, and more where one
     request of the longest kind needs more."""
     at_once = math.inf if loads.workload.qps is not None else max(levels, default=max(loads.levels))
     limit = found.max_num_seqs or int(plan.setting("max-num-seqs") or 0) or math.inf
     running = min(at_once, limit)
-    tokens = max(tokens_in_flight(work, running) for _, work in loads.workloads)
+    tokens = max(tokens_in_flight(work, running, spread) for _, work in loads.workloads)
     return math.ceil(max(tokens * MARGIN, found.max_model_len * 1.01) * found.kv_bytes_per_token)
 
 
-def tokens_in_flight(work: Workload, running: float) -> float:
-    """Of so many requests at their ends, seldom exceeded."""
+def tokens_in_flight(work: Workload, running: float, spread: float = SPREADS[0]) -> float:
+    """Of so many requests at their ends, that many standard deviations over the mean."""
     import random
 
     dice = random.Random("tokens in flight")
     seen = [work.prompt_tokens.draw(dice) + work.output_tokens.draw(dice) for _ in range(SAMPLES)]
     mean = sum(seen) / len(seen)
-    spread = math.sqrt(sum((s - mean) ** 2 for s in seen) / len(seen))
-    return running * mean + SPREAD * math.sqrt(running) * spread
+    deviation = math.sqrt(sum((s - mean) ** 2 for s in seen) / len(seen))
+    return running * mean + spread * math.sqrt(running) * deviation
 
 
 def with_share(plan: Plan, new: Mapping[str, str]) -> Plan:
