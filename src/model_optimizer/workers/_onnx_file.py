@@ -112,6 +112,8 @@ def save_graph(model: Any, path: Path) -> None:
     import onnx
 
     sort_nodes(model.graph)
+    # What lies there already is appended to: a graph that is written twice would carry both weights.
+    path.with_name(f"{path.name}.data").unlink(missing_ok=True)
     onnx.save_model(
         model, str(path), save_as_external_data=True, location=f"{path.name}.data", size_threshold=1024
     )
