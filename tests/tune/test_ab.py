@@ -1,12 +1,14 @@
 """Two plans side by side: differences are named, and the one that explains a loss is found by putting it back."""
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 
 from model_optimizer.core import LoadPoint, Plan, Setting, Slo, Workload
 from model_optimizer.tune import Order, Outcome, Shared
 from model_optimizer.tune.ab import Duellists, SideBySide, differences, put_back, side_by_side
 from model_optimizer.tune.objective import Aim
+from model_optimizer.tune.turns import Measure
 
 
 def plan(version: str, env: dict[str, str] | None = None, **settings: str) -> Plan:
@@ -110,3 +112,28 @@ def test_noise_is_not_called_a_difference() -> None:
 
 def test_plans_that_are_the_same_say_so() -> None:
     assert differences(A, A, {}) == ()
+
+
+def test_servers_that_stand_by_each_other_take_turns() -> None:
+    opened: list[list[Order]] = []
+
+    @contextmanager
+    def bench(orders: Sequence[Order]) -> Generator[Measure]:
+        opened.append(list(orders))
+
+        def measure(order: Order) -> Outcome:
+            rate = 12.0 if order.settings["arm"] == "b" else 10.0
+            found = LoadPoint(
+                target="8", completed=9, failed=0, window_s=1.0, requests_per_s=rate + 0.01 * order.round
+            )
+            return Outcome(state="measured", points=(found,), beside={"share": "0.4"})
+
+        yield measure
+
+    def never(p: Plan) -> float:
+        raise AssertionError("a start of its own")
+
+    found = compared(never, share=lambda orders: Shared(open=bench, because="two fit"))
+    assert found.duel.decision == "better" and found.duel.resident
+    assert len(opened) == 1 and {o.settings["arm"] for o in opened[0]} == {"a", "b"}
+    assert any("two fit" in note for note in found.notes)
