@@ -28,7 +28,9 @@ NEAR_TIE = 0.05
 """Nats between the two likeliest tokens below which their order says little, as in `mopt verify`."""
 SETTLE_S = 40
 """Nothing is started with less time than this left."""
-KERNEL = re.compile(r"(?:Using|Selected) .*|.*(?:Marlin|CUTLASS|DeepGEMM|Machete|kv_cache_dtype|GPU KV cache size).*")
+KERNEL = re.compile(
+    r"(?:Using|Selected) .*|.*(?:Marlin|CUTLASS|DeepGEMM|Machete|kv_cache_dtype|GPU KV cache size).*"
+)
 ENVIRONMENT = os.environ | {
     "VLLM_USE_FLASHINFER_SAMPLER": "0",
     "FLASHINFER_DISABLE_VERSION_CHECK": "1",
