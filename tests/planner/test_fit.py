@@ -167,6 +167,8 @@ note: a note
         (("--gpu", "h100", "--gpu-memory-utilization", "1.5"), UsageError, "a share up to 1"),
         (("--gpu", "h100", "--gpu-memory-utilization", "0"), UsageError, "above zero"),
         (("--gpu", "h100", "--vram", "0"), UsageError, "above zero"),
+        (("--gpu", "h100", "--vram", "60GiB", "--kv-cache-memory-bytes", "9GiB"), UsageError, "both set"),
+        (("--gpu", "h100", "--kv-cache-memory-bytes", "0"), UsageError, "above zero"),
         (("--gpu", "h100", "--vram", "200GiB"), UsageError, "more than the memory"),
         (("--gpu", "h100", "--reserve", "90GiB"), UsageError, "leaves nothing"),
         (("--gpu", "h100", "--block-size", "7"), UsageError, "no attention backend"),

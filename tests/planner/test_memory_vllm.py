@@ -337,3 +337,36 @@ def test_memory_of_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(MoptError, match="MI50"):
         card.named("mi50")
     assert isinstance(laptop, GpuMemory)
+
+
+@pytest.mark.parametrize(("given", "printed"), [(22 * GIB, 160_192), (21_845_993_470, 148_144)])
+def test_a_kv_cache_that_is_given_is_what_vllm_printed(given: int, printed: int) -> None:
+    """Starts of vLLM 0.25.1 on an H200 beside other servers (evidence/scheduler-h200, evidence/tune-h200)."""
+    found = fit(max_model_len=4096, kv_cache_memory_bytes=given, gpu_memory_utilization=0.25)
+    assert found.fits
+    assert (found.kv_cache_tokens, found.kv_cache_bytes) == (printed, given)
+    assert found.budget_bytes < 0.3 * 141 * 10**9
+    assert setting(found, "kv-cache-memory-bytes") == str(given)
+    other = fit(max_model_len=4096, kv_cache_memory_bytes=given, gpu_memory_utilization=0.5)
+    assert other.kv_cache_tokens == printed
+
+
+def test_a_kv_cache_that_is_given_must_have_room_and_hold_a_request() -> None:
+    much = fit("Qwen/Qwen3-8B", "rtx 4090", max_model_len=4096, kv_cache_memory_bytes=12 * GIB)
+    assert not much.fits
+    assert "more than there is" in much.because
+    little = fit(max_model_len=8192, kv_cache_memory_bytes=GIB)
+    assert (little.fits, little.binding) == (False, "kv_cache")
+    assert little.largest_max_model_len == 7280
+
+
+def test_the_share_must_be_free_though_the_kv_cache_is_given() -> None:
+    question = ask(max_model_len=4096, kv_cache_memory_bytes=22 * GIB)
+    taken = replace(question, gpu=replace(question.gpu, used_bytes=60 * GIB))
+    assert vllm.fit(taken).binding == "free_memory"
+    assert vllm.fit(replace(taken, gpu_memory_utilization=0.25)).fits
+
+
+def test_old_releases_take_no_size_of_the_kv_cache() -> None:
+    with pytest.raises(UsageError, match="no --kv-cache-memory-bytes"):
+        fit(version="0.10.1", max_model_len=4096, kv_cache_memory_bytes=GIB)

@@ -74,7 +74,8 @@ class FitQuestion:
     """One engine process a GPU. What is None takes the default of the engine's version.
 
     `scheme` is the number format of the weights when it is not that of the checkpoint. `vram_bytes` is
-    a budget for all that the process takes, instead of `gpu_memory_utilization`. `offload_bytes` is host
+    a budget for all that the process takes, instead of `gpu_memory_utilization`. `kv_cache_memory_bytes` is
+    the KV cache of a GPU, where it is given and no rest is worked out. `offload_bytes` is host
     memory for KV cache. `gpu_layers` is how many layers llama.cpp puts on the GPU, None for all.
     `expert_parallel` spreads whole experts over the GPUs of all engines side by side. `mtp` loads the
     model's own layers that predict further tokens. `warm` is a start that finds its compiled graphs in the
@@ -97,6 +98,7 @@ class FitQuestion:
     max_num_seqs: int | None = None
     max_num_batched_tokens: int | None = None
     gpu_memory_utilization: float | None = None
+    kv_cache_memory_bytes: int | None = None
     block_size: int | None = None
     enforce_eager: bool = False
     vram_bytes: int | None = None

@@ -33,6 +33,7 @@ def placed(
         data_parallel=plan.data_parallel,
         expert_parallel=plan.expert_parallel > 1,
         gpu_memory_utilization=float(share) if share else None,
+        kv_cache_memory_bytes=number("kv-cache-memory-bytes"),
         enforce_eager=plan.setting("enforce-eager") == "1",
         env=plan.env,
         max_model_len=number("max-model-len"),

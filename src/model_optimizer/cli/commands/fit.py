@@ -16,6 +16,9 @@ GROUP = "understand"
 @click.option("--max-loras", type=placement.POSITIVE, help="Adapters at once.")
 @click.option("--max-lora-rank", type=placement.POSITIVE, help="Largest rank of an adapter.")
 @click.option("--draft-model", metavar="MODEL", help="A model that drafts tokens for this one.")
+@click.option(
+    "--kv-cache-memory-bytes", type=options.BytesType(), help="KV cache of each GPU, given outright."
+)
 @click.option("--kv-offload", type=options.BytesType(), default=0, help="Host memory for KV cache.")
 @click.option("--gpu-layers", "-ngl", type=click.IntRange(min=0), help="Layers of llama.cpp on the GPU.")
 @click.option("--warm", is_flag=True, help="The engine finds its compiled graphs in its cache.")
@@ -28,6 +31,7 @@ def COMMAND(
     max_loras: int | None,
     max_lora_rank: int | None,
     draft_model: str | None,
+    kv_cache_memory_bytes: int | None,
     kv_offload: int,
     gpu_layers: int | None,
     warm: bool,
@@ -72,6 +76,7 @@ def COMMAND(
             max_num_batched_tokens=asked.max_num_batched_tokens,
             gpu_memory_utilization=asked.gpu_memory_utilization,
             block_size=asked.block_size,
+            kv_cache_memory_bytes=_given(kv_cache_memory_bytes, asked),
             enforce_eager=asked.enforce_eager,
             vram_bytes=budget,
             lora=lora,
@@ -89,3 +94,20 @@ def COMMAND(
 
         click.echo(fit_text(answer), nl=False)
     raise click.exceptions.Exit(0 if answer.fits else 1)
+
+
+def _given(kv_bytes: int | None, asked: placement.Asked) -> int | None:
+    """A KV cache given outright. UsageError beside a budget, which would work it out, or of no size."""
+    from model_optimizer.core import UsageError
+
+    if kv_bytes is None:
+        return None
+    if asked.vram is not None:
+        raise UsageError(
+            "--vram and --kv-cache-memory-bytes both set the KV cache", hint=("leave one of them out",)
+        )
+    if asked.engine is not None and asked.engine[0] != "vllm":
+        raise UsageError(f"--kv-cache-memory-bytes is an option of vLLM, not of {asked.engine[0]}")
+    if kv_bytes == 0:
+        raise UsageError("--kv-cache-memory-bytes must be above zero", hint=("for example 20GiB",))
+    return kv_bytes

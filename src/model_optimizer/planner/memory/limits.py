@@ -5,13 +5,14 @@ from typing import Literal
 
 from model_optimizer.core import FitQuestion, ModelSpec, Setting, UsageError
 from model_optimizer.facts import memory, vllm
-from model_optimizer.facts.versions import minor
+from model_optimizer.facts.versions import key, minor
 
 Engine = Literal["V0", "V1"]
 # Up to here engine V0 runs a whole prompt in one step; beyond, in chunks.
 V0_WHOLE = 32768
 # Without chunked prefill V0 never takes less than this a step.
 V0_LEAST = 2048
+KV_BYTES = "kv-cache-memory-bytes"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,7 @@ def choose(
     question: FitQuestion, rules: memory.VllmMemory, version: str, release: vllm.VllmRelease | None
 ) -> Limits:
     """UsageError for numbers that contradict the model or each other."""
+    _require_option(question, version)
     engine = engine_of(question, rules)
     legacy = memory.legacy()
     length = max_model_len(question)
@@ -69,6 +71,20 @@ def choose(
         block_size=question.block_size or block,
     )
     return replace(made, settings=_settings(question, made, _known(version, release)))
+
+
+def _require_option(question: FitQuestion, version: str) -> None:
+    """The size of the KV cache can be given outright in newer releases only."""
+    if question.kv_cache_memory_bytes is None:
+        return
+    fact = vllm.flag(f"--{KV_BYTES}")
+    since = fact.since if fact else None
+    if since is not None and key(version) < key(since):
+        raise UsageError(
+            f"vLLM {version} has no --{KV_BYTES}",
+            cause=(f"it begins with {since}",),
+            hint=("give --gpu-memory-utilization or --vram",),
+        )
 
 
 def engine_of(question: FitQuestion, rules: memory.VllmMemory) -> Engine:
@@ -139,10 +155,14 @@ def _settings(question: FitQuestion, made: Limits, version: str) -> tuple[Settin
             return Setting(name=name, value=str(value), because="asked for", source="user")
         return Setting(name=name, value=str(value), because=because, source="table")
 
+    share = question.gpu_memory_utilization
+    given = question.kv_cache_memory_bytes
+    idle = f"; of no effect beside {KV_BYTES}, but so much must be free" if given is not None else ""
     return (
         one("max-model-len", made.max_model_len, question.max_model_len, model),
         one("max-num-seqs", made.max_num_seqs, question.max_num_seqs, default),
         one("max-num-batched-tokens", made.max_num_batched_tokens, question.max_num_batched_tokens, default),
-        one("gpu-memory-utilization", made.utilization, question.gpu_memory_utilization, default),
+        one("gpu-memory-utilization", made.utilization, share, default + idle),
+        *([one(KV_BYTES, given, given, "")] if given is not None else []),
         one("block-size", made.block_size, question.block_size, default),
     )

@@ -1,7 +1,7 @@
 """From an account to an answer: does it start, what binds, and what the engine will print."""
 
 from dataclasses import replace
-from math import floor
+from math import ceil, floor
 
 from model_optimizer.core import Fit, FitQuestion, Term
 from model_optimizer.core.units import show_bytes
@@ -55,7 +55,7 @@ def conclude(
         largest_max_model_len=longest,
         terms=terms,
         error=error,
-        engine_lines=_lines(account, tokens, concurrency) if error is None and caches else (),
+        engine_lines=_lines(question, account, tokens, concurrency) if error is None and caches else (),
         model=question.model.name,
         gpu=gpu.name,
         gpus=question.tensor_parallel * question.pipeline_parallel * question.data_parallel,
@@ -82,15 +82,16 @@ def _judge(
     gpu, limits = question.gpu, account.limits
     texts = rules.v0_texts if limits.engine == "V0" and rules.v0_texts else rules.texts
     free = gpu.total_bytes - gpu.used_bytes - account.before
-    if texts.not_free and free < account.requested:
+    share = ceil(gpu.total_bytes * limits.utilization)
+    if texts.not_free and free < share:
         text = texts.not_free.format(
             device="cuda:0 " if minor(rules.since) >= (0, 14) else "",
             free=_gib(free), total=_gib(gpu.total_bytes), utilization=limits.utilization,
-            requested=_gib(account.requested),
+            requested=_gib(share),
         )  # fmt: skip
         return (
             "free_memory",
-            f"{show_bytes(free)} are free at the start, and {show_bytes(account.requested)} are asked for; "
+            f"{show_bytes(free)} are free at the start, and {show_bytes(share)} are asked for; "
             f"--gpu-memory-utilization {_share(free, gpu.total_bytes)} is the most that starts",
             text,
         )
@@ -112,13 +113,21 @@ def _judge(
     if over > 0:
         return (
             "cuda_graphs",
-            f"what comes on top of the budget is {show_bytes(over)} more than the card has left",
+            _over_because(question, over),
             "torch.OutOfMemoryError: CUDA out of memory",
         )
     holds = account.layout.concurrency(account.blocks, limits.max_model_len)
     if holds < limits.max_num_seqs:
         return "kv_cache", f"the KV cache holds {holds:.2f} requests of {limits.max_model_len:,} tokens", None
     return "max_num_seqs", f"the KV cache holds more than {limits.max_num_seqs:,} longest requests", None
+
+
+def _over_because(question: FitQuestion, over: int) -> str:
+    if question.kv_cache_memory_bytes is not None:
+        return (
+            f"the start and a KV cache of the size that was given need {show_bytes(over)} more than there is"
+        )
+    return f"what comes on top of the budget is {show_bytes(over)} more than the card has left"
 
 
 def _share(free: int, total: int) -> float:
@@ -158,13 +167,19 @@ def _terms(question: FitQuestion, account: "vllm.Account", room: int, per_token:
                 name="KV cache",
                 bytes=room,
                 because=(
-                    f"{show_bytes(account.requested)} budget - {show_bytes(account.taken)} = "
-                    f"{account.blocks:,} blocks of {size} tokens x {_per_token(account, per_token)}"
+                    f"{_where_from(question, account)} = {account.blocks:,} blocks of {size} tokens "
+                    f"x {_per_token(account, per_token)}"
                 ),
-                source="derived",
+                source="derived" if question.kv_cache_memory_bytes is None else "user",
             )
         )
     return tuple(terms)
+
+
+def _where_from(question: FitQuestion, account: "vllm.Account") -> str:
+    if question.kv_cache_memory_bytes is not None:
+        return f"{show_bytes(question.kv_cache_memory_bytes)} given"
+    return f"{show_bytes(account.requested)} budget - {show_bytes(account.taken)}"
 
 
 def _per_token(account: "vllm.Account", per_token: int) -> str:
@@ -180,15 +195,18 @@ def _per_token(account: "vllm.Account", per_token: int) -> str:
     return " + ".join(parts + states) or f"{per_token:,} B"
 
 
-def _lines(account: "vllm.Account", tokens: int, concurrency: float) -> tuple[str, ...]:
+def _lines(
+    question: FitQuestion, account: "vllm.Account", tokens: int, concurrency: float
+) -> tuple[str, ...]:
     length = account.limits.max_model_len
     if account.limits.engine == "V0":
         return (
             f"# GPU blocks: {account.blocks}",
             f"Maximum concurrency for {length} tokens per request: {concurrency:.2f}x",
         )
+    first = f"Available KV cache memory: {_gib(account.available)} GiB"
     return (
-        f"Available KV cache memory: {_gib(account.available)} GiB",
+        *([first] if question.kv_cache_memory_bytes is None else []),
         f"GPU KV cache size: {tokens:,} tokens",
         f"Maximum concurrency for {length:,} tokens per request: {concurrency:.2f}x",
     )

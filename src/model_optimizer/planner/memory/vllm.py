@@ -85,7 +85,7 @@ def fit(question: FitQuestion) -> Fit:
     release = release_of(version)
     start = _Start(question=question, split=split, version=version, rules=rules, release=release)
     account = start.account(question)
-    if question.vram_bytes is not None:
+    if question.vram_bytes is not None and question.kv_cache_memory_bytes is None:
         account = start.within_budget(account, question.vram_bytes)
     limit = length_limit(question.model)
     longest = largest_length(account, start.account_of_length, limit) if question.longest else None
@@ -136,7 +136,7 @@ class _Start:
             ),
         )
         non_torch, before = self._outside(question, limits)
-        return Account(
+        made = Account(
             limits=limits,
             runner=runner,
             requested=ceil(gpu.total_bytes * limits.utilization),
@@ -152,6 +152,10 @@ class _Start:
             kinds=kinds,
             notes=notes,
         )
+        if question.kv_cache_memory_bytes is None:
+            return made
+        # Given outright: the budget is what the start takes, and the share only has to be free.
+        return replace(made, requested=made.taken + question.kv_cache_memory_bytes)
 
     def account_of_length(self, length: int) -> Account:
         return self.account(replace(self.question, max_model_len=length))
@@ -229,7 +233,7 @@ class _Start:
             found += [seen.part] if seen else []
         found.sort(key=lambda part: -part.bytes)
         widest, second = found[0], found[1]
-        if widest.name == "compiler":
+        if widest.name == "compiler" and question.kv_cache_memory_bytes is None:
             saved = show_bytes(widest.bytes - second.bytes)
             notes.append(
                 f"a start with compiled graphs in its cache has {saved} more for the KV cache (--warm)"
