@@ -106,9 +106,10 @@ class Engine(Protocol):
     READS maps a file format to the schemes that the engine computes in it. DEVICES are `cpu`, `gpu`.
 
     It may also have TAKES (the settings that `launch` reads; others are refused), WORDS (its names for
-    `context`, `sequences`, `tokens`, `kv_cache`, `eager`, `share`), STAGES (words of its log and what they say
-    of a start, the latest stage first), PRINTS (how its log says `kv_cache_tokens` and `max_concurrency`),
-    KEY (the variable that its server reads a key from; None when it asks for none) and `container`.
+    `context`, `sequences`, `tokens`, `kv_cache`, `eager`, `share`), STAGES (words of its log and what they
+    say of a start, the latest stage first), PRINTS (how its log says `kv_cache_tokens` and
+    `max_concurrency`), KEY (the variable that its server reads a key from; None when it asks for none) and
+    `container`.
     """
 
     TITLE: str
