@@ -1,5 +1,6 @@
 """The adapter to tables of kernel times: what is asked, what is refused, how sizes between are filled in."""
 
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +121,12 @@ def test_without_the_package_the_extra_is_named(monkeypatch: pytest.MonkeyPatch)
     with pytest.raises(HostError) as error:
         step_tables.load(request(), progress=lambda *_: None)
     assert "model-optimizer[tables]" in error.value.hint[0]
+
+
+def test_the_extra_that_is_named_brings_the_release_that_is_read() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    extra = project["project"]["optional-dependencies"]["tables"]
+    assert extra == [f"{step_tables.PACKAGE}=={step_tables.SUPPORTED}.*"]
 
 
 def test_what_the_package_raises_becomes_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
