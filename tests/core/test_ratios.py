@@ -57,3 +57,36 @@ def test_more_spread_needs_more_runs() -> None:
     wild = ratios.runs_needed([1.0, 1.2], [1.05, 1.25])
     assert calm is not None and wild is not None and calm < wild
     assert ratios.runs_needed([1.0], [1.0, 1.1]) is None
+
+
+def test_pairs_give_students_interval_of_their_differences() -> None:
+    """Differences of 1, 2 and 3: mean 2, standard error 1/sqrt(3), t of two degrees of freedom."""
+    a, b = [math.exp(v) for v in (0.0, 5.0, -3.0)], [math.exp(v) for v in (1.0, 7.0, 0.0)]
+    found = ratios.paired(a, b)
+    reach = 4.3027 / math.sqrt(3)
+    assert found.value == pytest.approx(math.exp(2))
+    assert (math.log(found.low or 1), math.log(found.high or 1)) == pytest.approx(
+        (2 - reach, 2 + reach), rel=1e-3
+    )
+    assert ratios.paired([1.0], [2.0]).low is None
+    with pytest.raises(ValueError, match="pairs"):
+        ratios.paired([1.0, 2.0], [1.0])
+
+
+def test_intervals_of_pairs_hold_the_truth_as_often_as_they_say() -> None:
+    draw = random.Random(3)
+    held = 0
+    for _ in range(2000):
+        common = [draw.gauss(0, 1) for _ in range(5)]
+        a = [math.exp(c + draw.gauss(0, 0.1)) for c in common]
+        b = [math.exp(c + 0.2 + draw.gauss(0, 0.1)) for c in common]
+        found = ratios.paired(a, b)
+        held += found.low is not None and found.high is not None and found.low < math.exp(0.2) < found.high
+    assert 0.93 < held / 2000 < 0.97
+
+
+def test_how_many_pairs_would_decide() -> None:
+    """(1.96 + 0.84)^2 times the variance over the square of the change."""
+    a, b = [1.0, 1.0, 1.0], [math.exp(v) for v in (-0.1, 0.1, 0.3)]
+    assert ratios.pairs_needed(a, b) == pytest.approx((1.96 + 0.8416) ** 2 * 0.04 / 0.01, abs=1)
+    assert ratios.pairs_needed(a, a) is None

@@ -3,7 +3,7 @@
 import math
 from pathlib import Path
 
-from model_optimizer.core.study import Duel, Score, Settings, Study, Trial
+from model_optimizer.core.study import Duel, Paired, Score, Settings, Study, Trial
 from model_optimizer.flow.study import Prepared
 from model_optimizer.tune.ab import SideBySide
 
@@ -67,10 +67,9 @@ def _answer(study: Study) -> str:
         return f"Not finished: {study.paused}. `mopt tune --resume` goes on."
     if study.winner is None:
         return f"The default stays: {study.because}."
-    best = max(
-        (d for d in study.finals if d.decision == "better"), key=lambda d: (d.interval or (0.0, 0.0))[0]
-    )
-    return f"Better: {settings_text(best.b, study.default)}\n{study.because}."
+    best = study.proven
+    words = settings_text(best.b, study.default) if best is not None else "the plan of the winner"
+    return f"Better: {words}\n{study.because}."
 
 
 def settings_text(settings: Settings, default: Settings) -> str:
@@ -92,8 +91,8 @@ def _duel(study: Study, found: Duel) -> str:
     if found.decision == "undecided" and found.runs_needed:
         words += f"; about {found.runs_needed} runs of each would decide"
     for part in found.shapes:
-        low, high = part.interval or (math.nan, math.nan)
-        words += f"\n    {part.shape}: {part.ratio:.3f} x [{low:.3f}, {high:.3f}], {part.decision}"
+        words += f"\n    {part.shape}: {part.ratio:.3f} x{_span(part.interval)}, {part.decision}"
+        words += _pairs(part.paired)
     return words
 
 
@@ -103,8 +102,27 @@ def _ratio(found: Duel) -> str:
     runs = f"{len(found.a_values)} and {len(found.b_values)} runs"
     if found.interval is None:
         return f"{found.ratio:.3f} x, {found.decision} ({runs}: {found.because})"
-    low, high = found.interval
-    return f"{found.ratio:.3f} x [{low:.3f}, {high:.3f}], {found.decision} ({runs})"
+    if found.decided_by == "paired" and found.paired is not None:
+        pairs = f"{found.paired.ratio:.3f} x{_span(found.paired.interval)}"
+        welch = f"Welch{_span(found.interval)}, {_of(found.interval)}"
+        return f"{pairs}, {found.decision} ({found.paired.pairs} pairs of one round each; {welch})"
+    return f"{found.ratio:.3f} x{_span(found.interval)}, {found.decision} ({runs}){_pairs(found.paired)}"
+
+
+def _span(interval: tuple[float, float] | None) -> str:
+    return f" [{interval[0]:.3f}, {interval[1]:.3f}]" if interval else ""
+
+
+def _pairs(found: Paired | None) -> str:
+    if found is None:
+        return ""
+    return f"; {found.pairs} pairs of one round each say{_span(found.interval)}"
+
+
+def _of(interval: tuple[float, float] | None) -> str:
+    if interval is None or interval[0] <= 1 <= interval[1]:
+        return "undecided"
+    return "better" if interval[0] > 1 else "worse"
 
 
 def _trials(study: Study) -> list[str]:

@@ -93,8 +93,9 @@ class Trial:
 class FinalRun:
     """One run of the second look, in the order of `turn`. `value` is None when it failed.
 
-    A `resident` run loaded a server that stood by the others, with the settings `beside` in place of the
-    plan's, and `sitting` counts how often those were started. Others had a start of their own.
+    Every arm is loaded once a `round`, which counts from 1 (0: not recorded, as before it was). A `resident`
+    run loaded a server that stood by the others, with the settings `beside` in place of the plan's, and
+    `sitting` counts how often those were started. Others had a start of their own.
     """
 
     turn: int
@@ -108,22 +109,38 @@ class FinalRun:
     sitting: int = 1
     beside: Settings = field(default_factory=dict[str, str])
     seconds: float | None = None
+    round: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paired:
+    """The ratio within rounds: Student's t on the differences of logarithms of runs of the same round.
+
+    What a whole round had in common, as a machine that was slow for a minute, is not in it.
+    """
+
+    ratio: float
+    interval: tuple[float, float]
+    pairs: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapeRatio:
-    """The same ratio under one shape of load."""
+    """The same ratio under one shape of load, decided as the `Duel` is."""
 
     shape: str
     ratio: float
     interval: tuple[float, float] | None
     decision: Decision
+    paired: Paired | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Duel:
-    """Two arms measured in turn: the ratio b/a of the objective at 95 %.
+    """Two arms measured in turn: the ratio b/a of the objective at 95 %, `interval` being Welch's.
 
+    `paired` is beside it where both arms were measured by servers that stood by each other in two rounds or
+    more. `decided_by` names the interval that the decision is from.
     `runs_needed` is how many of each arm would decide at the spread that was seen; None when decided.
     Each run had a start of its own, or with `resident` each arm one server that stood by the others.
     """
@@ -139,6 +156,13 @@ class Duel:
     runs_needed: int | None = None
     resident: bool = False
     shapes: tuple[ShapeRatio, ...] = ()
+    paired: Paired | None = None
+    decided_by: Literal["welch", "paired"] = "welch"
+
+    @property
+    def deciding(self) -> tuple[float, float] | None:
+        """The interval that the decision is from."""
+        return self.paired.interval if self.decided_by == "paired" and self.paired else self.interval
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,6 +219,12 @@ class Study:
     @property
     def default(self) -> dict[str, str]:
         return {knob.name: knob.default for knob in self.knobs}
+
+    @property
+    def proven(self) -> Duel | None:
+        """The best of those that were proven better: the one whose interval begins highest."""
+        better = [found for found in self.finals if found.decision == "better"]
+        return max(better, key=lambda found: (found.deciding or (0.0, 0.0))[0], default=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

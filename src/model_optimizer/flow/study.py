@@ -41,6 +41,7 @@ from model_optimizer.system import environments, files, gpu_memory, models
 from model_optimizer.system.runs import RunFolder, open_run
 from model_optimizer.tune import Budget, Functions, Order, TuneQuestion
 from model_optimizer.tune import tune as search
+from model_optimizer.tune.finals import with_rounds
 from model_optimizer.tune.objective import Aim
 from model_optimizer.tune.space import ENVIRONMENT, knobs
 from model_optimizer.tune.turns import Execute
@@ -321,7 +322,8 @@ def _earlier(folder: Path, fresh: Study) -> Study:
             ),
         )
     notes = tuple(dict.fromkeys((*fresh.notes, *found.notes)))
-    return dataclasses.replace(fresh, notes=notes, started=found.started, final_runs=found.final_runs)
+    runs = with_rounds(found.final_runs)
+    return dataclasses.replace(fresh, notes=notes, started=found.started, final_runs=runs)
 
 
 def _subject(request: TuneRequest, host: Host, room: Room) -> tuple[Subject, ModelSpec]:

@@ -429,7 +429,7 @@ def subject(order: ServeOrder, run: RunFolder | None) -> Subject:
 def lock_of(study: Study, host: Host, *, date: str, versions: Mapping[str, str]) -> Lock:
     """What the winner, or the default where nothing was better, was measured on."""
     plan = study.winner or study.plan
-    proven = next((d for d in study.finals if d.decision == "better"), None) if study.winner else None
+    proven = study.proven if study.winner else None
     values = proven.b_values if proven else ()
     return Lock(
         plan=plan,
@@ -443,7 +443,7 @@ def lock_of(study: Study, host: Host, *, date: str, versions: Mapping[str, str])
         versions=versions,
         value=sum(values) / len(values) if values else None,
         ratio=proven.ratio if proven else None,
-        interval=proven.interval if proven else None,
+        interval=proven.deciding if proven else None,
         objective=study.objective,
         date=date,
     )

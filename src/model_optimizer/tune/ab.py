@@ -147,6 +147,7 @@ def _runs(
                 resident=resident,
                 beside=outcome.beside,
                 seconds=outcome.seconds,
+                round=turn // len(arms) + 1,
             )
         )
 

@@ -313,10 +313,9 @@ class _Job:
         return self.study
 
     def finish(self) -> Study:
-        better = [d for d in self.study.finals if d.decision == "better"]
+        best = self.study.proven
         winner, because = None, "no finalist was proven better than the default, so the default stays"
-        if better:
-            best = max(better, key=lambda d: (d.interval or (0.0, 0.0))[0])
+        if best is not None:
             winner = self._plan(best.b)
             because = f"{best.ratio:.3g} times the default's {self._q.aim.objective}, in runs taken in turn"
         elif not self.study.finals:

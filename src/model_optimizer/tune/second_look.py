@@ -6,7 +6,7 @@ those that they are compared with, get a start for every run.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from model_optimizer.core import HostError, Plan, Progress
@@ -159,6 +159,7 @@ def _take(arms: Sequence[Arm], open_: Open, finalists: Finalists, given: Look, *
 
     def taken(turn: int, arm: Arm, outcome: Outcome) -> None:
         run = _run(turn, arm, outcome, given, resident=resident, sitting=sitting)
+        run = replace(run, round=turn // len(arms) + 1)
         if run.value is None:
             given.note(f"run {turn + 1} of the second look failed ({arm.name}): {run.because}")
         others = (r for r in given.study().final_runs if (r.turn, r.resident) != (turn, resident))
