@@ -311,6 +311,17 @@ def test_a_hosted_price_gives_a_break_even(tmp_path: Path) -> None:
     assert found["break_even_tokens_per_day"] > 0 and found["per_million_tokens"] > 0
 
 
+def test_a_break_even_beyond_the_load_is_said_so(tmp_path: Path) -> None:
+    file = tmp_path / "prices.toml"
+    file.write_text(
+        'currency = "EUR"\n[gpu_per_hour]\nh100 = 200.0\n[hosted_per_million_tokens]\ninput = 1.0\noutput = 3.0\n'
+    )
+    load = ("--qps", "5", "--prompt-tokens", "1000", "--output-tokens", "300")
+    done = run(QWEN, "--gpu", "h100", *load, "--prices", str(file))
+    # 200 EUR an hour against 1.9 EUR for a thousand requests of 1300 tokens; 5 a second are 562 M tokens a day.
+    assert "from 3,284 M tokens a day on, this is cheaper; this load is 562 M a day: it is not" in done.stdout
+
+
 def test_without_a_gpu_the_plan_is_for_the_cpu_and_says_so() -> None:
     from model_optimizer.flow import plan as asking
     from model_optimizer.planner import Options

@@ -95,6 +95,8 @@ def test_an_ambiguous_name_lists_the_candidates(asked: str, candidates: tuple[st
         ("rtx 3060 8gb", "GeForce RTX 3060 12GB"),
         ("NVIDIA A100-SXM4-80GB MIG 1g.10gb", "A100 SXM4 80GB"),  # a slice is not the GPU
         ("gtx 1070x", "GeForce GTX 1070"),
+        ("h101", "H100 SXM5 80GB"),  # a slip in the number
+        ("rtx 4061", "GeForce RTX 4060"),
     ],
 )
 def test_an_unknown_name_shows_the_nearest(asked: str, near: str) -> None:

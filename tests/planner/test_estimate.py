@@ -466,3 +466,10 @@ def test_layers_with_a_window_leave_room_for_more_long_requests() -> None:
         for found in (said(f"{asked} 500"), said(f"{asked} 32000"))
     ]
     assert rooms[1] > 1.3 * rooms[0]
+
+
+def test_a_length_that_nobody_asked_for_is_not_called_so() -> None:
+    asked = shlex.split("estimate Qwen/Qwen3-VL-8B-Instruct --gpu l4 --qps 1 --prompt-tokens 200 --json")
+    found = json.loads(CliRunner().invoke(app, asked).stdout)
+    one = next(s for s in found["settings"] if s["name"] == "max-model-len")
+    assert (one["because"], one["source"]) == ("the longest that starts", "derived")

@@ -337,3 +337,39 @@ def test_what_is_short_of_host_memory_is_not_said_of_the_gpu() -> None:
     promised = plan("meta-llama/Llama-3.3-70B-Instruct", "rtx 4090", ttft_ms=300.0)
     assert (promised.binding, promised.short_by_unit) == ("memory", "bytes a GPU")
     assert "no latency can be promised" in reasons(promised, "llama_cpp")
+
+
+def test_fewer_layers_on_the_cpu_come_before_more_bits() -> None:
+    found = plan("Qwen/Qwen3-VL-8B-Instruct", "rtx 4060 laptop", engine="llama_cpp")
+    assert (found.scheme, found.setting("n-gpu-layers")) == ("int4_rtn", "36")
+    assert "leaves more layers to the CPU" in reasons(found, "llama_cpp", "bf16")
+
+
+def test_the_last_chunk_of_a_prompt_costs_what_is_in_it() -> None:
+    """2,040 tokens beside 14 sequences take one step of 2,034 and one of six, not two whole ones."""
+    load = {"qps": 1.0, "p": 200, "images": 2, "image_size": (1280, 720)}
+    found = plan("Qwen/Qwen3-VL-8B-Instruct", "l4", scheme="fp8", **load)
+    said = page(found, "requests at once")
+    seconds = float(said.split("/s x ")[1].split(" s")[0])
+    assert found.estimate.e2e_ms.mean is not None
+    assert seconds == pytest.approx(found.estimate.e2e_ms.mean / 1e3, rel=0.3)
+
+
+def test_slots_that_the_cache_has_no_seats_for_are_said_so() -> None:
+    load = {"qps": 1.0, "p": 200, "images": 2, "image_size": (1280, 720)}
+    found = plan("Qwen/Qwen3-VL-8B-Instruct", "l4", scheme="fp8", **load)
+    assert "the KV cache has no seats for more" in page(found, "requests at once")
+
+
+def test_the_arithmetic_of_slots_can_be_followed() -> None:
+    found = plan("Qwen/Qwen3-8B", "h100", qps=5.0, p=1000, o=300)
+    told = page(found, "requests at once")
+    assert "1.5 x (rate x time in the system (Little) + 3 roots of it (Poisson) + 1)" in told
+    mean = float(told.split(" = ")[1].split(" in flight")[0])
+    slots = -(-1.5 * (mean + 3 * mean**0.5 + 1) // 8) * 8
+    assert found.setting("max-num-seqs") == f"{slots:.0f}"
+
+
+def test_the_context_of_texts_has_a_floor_of_its_own() -> None:
+    told = page(plan("Qwen/Qwen3-Embedding-0.6B", "l4", qps=10.0, p=32), "context length")
+    assert "round up(text P99.9, 256), at least 512" in told and "prompts up to 32: 512 tokens" in told

@@ -143,6 +143,14 @@ def test_a_modelfile_has_the_context_of_one_request() -> None:
     assert "OLLAMA_NUM_PARALLEL=8" in text
 
 
+def test_a_modelfile_names_the_encoder_of_images() -> None:
+    found = plan("Qwen/Qwen3-VL-8B-Instruct", "rtx 4060 laptop", engine="llama_cpp")
+    text = llama_cpp.modelfile(found)
+    files = [line.removeprefix("FROM ") for line in text.splitlines() if line.startswith("FROM ")]
+    assert files == [found.checkpoint, found.setting("mmproj")]
+    assert "`ollama show` must list `vision`" in text
+
+
 def test_a_driver_that_runs_nothing_is_named() -> None:
     found = plan(QWEN, "rtx 4090", driver="470.82.01", engine="vllm")
     assert not found.feasible and found.binding == "driver"

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from model_optimizer.cli.render import printable
-from model_optimizer.core import Estimate, Plan, Rejection, Spread
+from model_optimizer.core import Cost, Estimate, Plan, Rejection, Spread
 from model_optimizer.core.units import show_bytes, show_count, show_ms
 
 if TYPE_CHECKING:
@@ -213,8 +213,19 @@ def _cost(plan: Plan) -> list[str]:
             f"  the hosted API would ask {cost.hosted_per_hour:.3g} {cost.currency} an hour for this load"
         )
     if cost.break_even_tokens_per_day is not None:
-        rows.append(f"  from {cost.break_even_tokens_per_day / 1e6:.3g} M tokens a day on, this is cheaper")
+        rows.append(_break_even(cost))
     return [*rows, f"  ({cost.because}; {cost.source})"]
+
+
+def _break_even(cost: Cost) -> str:
+    """From how many tokens a day on it pays, beside how many this load has."""
+    even, million = cost.break_even_tokens_per_day, cost.per_million_tokens
+    assert even is not None
+    row = f"  from {show_count(even / 1e6)} M tokens a day on, this is cheaper"
+    if not million:
+        return row
+    load = 24 * cost.per_hour / million
+    return f"{row}; this load is {show_count(load)} M a day" + ("" if load >= even / 1e6 else ": it is not")
 
 
 def _rejected(rows: Sequence[Rejection], *, every: bool) -> list[str]:

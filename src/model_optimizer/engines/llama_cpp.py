@@ -101,6 +101,11 @@ def modelfile(plan: Plan) -> str:
     """An Ollama Modelfile of the plan. There the context is of one request, and slots are the server's."""
     slots = int(plan.setting("parallel") or 1)
     lines = [f"# start the server with OLLAMA_NUM_PARALLEL={slots}", f"FROM {plan.checkpoint}"]
+    if projector := plan.setting("mmproj"):
+        lines.insert(
+            1, "# two files: not every family takes its projector so; `ollama show` must list `vision`"
+        )
+        lines.append(f"FROM {projector}")
     if context := plan.setting("ctx-size"):
         lines.append(f"PARAMETER num_ctx {int(context) // slots}")
     if layers := plan.setting("n-gpu-layers"):

@@ -197,6 +197,10 @@ def _unknown(name: str) -> UsageError:
     wanted = words(name)
     numbers = [w for w in wanted if any(c.isdigit() for c in w)]
     nearest = [known for known in spelled if any(number in known for number in numbers)][:4]
+    # A slip in the number of a part: `h101` is nearer to all H100 than to an A10.
+    known_numbers = {w for known in spelled for w in known.split() if any(c.isdigit() for c in w)}
+    close = get_close_matches(numbers[0], sorted(known_numbers), n=1, cutoff=0.7) if numbers else []
+    nearest = nearest or [known for known in spelled if set(close) & set(known.split())][:4]
     nearest = nearest or get_close_matches(" ".join(wanted), spelled, n=3, cutoff=0.5)
     hint = [f"nearest: {', '.join(spelled[n] for n in nearest)}"] if nearest else []
     return UsageError(

@@ -27,7 +27,7 @@ BITS_OF_SPILL = 4
 LAST = 99
 LOST = (
     "its speed is not known",
-    "leaves layers to the CPU",
+    "leaves more layers to the CPU",
     "takes {} GPUs instead of {}",
     "costs more quality",
     "has no CUDA graphs",
@@ -244,7 +244,7 @@ def _rank(question: PlanQuestion, branch: Branch, judged: Judged) -> tuple[float
     known = 0.0 if judged.capacity is not None else 1.0
     return (
         known,
-        float(judged.room.spilled),
+        _left(question, judged),
         judged.gpus,
         judged.loss,
         float(judged.room.eager),
@@ -255,6 +255,12 @@ def _rank(question: PlanQuestion, branch: Branch, judged: Judged) -> tuple[float
         judged.candidate.ranks,
         _pace(question, judged),
     )
+
+
+def _left(question: PlanQuestion, judged: Judged) -> float:
+    """Layers on the CPU. Each costs so much time that fewer bits with fewer of them are the better answer."""
+    inside = judged.room.gpu_layers
+    return 0.0 if inside is None else float(question.model.layers + 1 - inside)
 
 
 def _pace(question: PlanQuestion, judged: Judged) -> float:

@@ -11,9 +11,9 @@ from model_optimizer.planner.speed import links
 
 from . import extras, steady
 from .candidates import ONLINE, PLAIN, own_scheme, projector_of, sees_images
-from .judge import Judged, in_flight, load_of, tail_tpot
+from .judge import Judged, in_flight, load_of, tail_tpot, wanted_sequences
 from .notes import Derived, Notes, by
-from .place import defaults, rules_version
+from .place import LENGTH_STEP, defaults, rules_version
 from .question import PlanQuestion
 
 
@@ -61,7 +61,7 @@ def _number_format(question: PlanQuestion, judged: Judged, notes: Notes) -> None
     if scheme.name in PLAIN:
         word = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}[scheme.name]
         said = question.model.dtype is not None
-        stored = "as the checkpoint is stored" if said else "the checkpoint does not say its format"
+        stored = "as the checkpoint is stored" if said else "how the checkpoint is stored is not known here"
         because = stored if scheme.name == own else _sixteen(question, own)
         notes.set("dtype", word, because, asked)
     elif scheme.name in ONLINE and own in PLAIN:
@@ -102,6 +102,8 @@ def _length(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
         parts += f" + an image of {question.image_room:,}" if question.image_room else ""
     source: Source = "assumed" if "prompt_tokens" in question.assumed else "derived"
     limit = question.model.max_position
+    whole = "prompt P99.9 + output P99.9" if question.generates else "text P99.9"
+    least = int(decisions.rule("least-context" if question.generates else "least-text").value)
     of_model = f"; the model could do {limit:,}" if limit else ""
     if question.stretched is not None:
         of_model = f"; YaRN makes room for it, {question.stretched:g} times what the model was trained for"
@@ -110,8 +112,8 @@ def _length(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
         "context length",
         constraint="99.9 % of requests fit, and no more: each token "
         f"costs {show_bytes(fit.kv_bytes_per_token)} a GPU",
-        formula="round up(prompt P99.9 + output P99.9, 256), at least 2,048",
-        numbers=f"{parts} = {length:,} tokens",
+        formula=f"round up({whole}, {LENGTH_STEP}), at least {least:,}",
+        numbers=f"{parts}: {length:,} tokens",
         conclusion=(
             f"--max-model-len {length}"
             + (f"; {fit.largest_max_model_len:,} would start" if fit.largest_max_model_len else "")
@@ -209,20 +211,28 @@ def _sequences(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
             f"{share:.3g}/s x {found.e2e_ms / 1e3:.3g} s in the steady state = "
             f"{mean:.3g} in flight, {top:.3g} nearly never exceeded"
         )
-        formula = "1.5 x (rate x time in the system (Little) + 3 roots of it (Poisson))"
+        formula = (
+            f"{decisions.rule('slots').value:g} x (rate x time in the system (Little) + "
+            f"{decisions.rule('sigmas').value:g} roots of it (Poisson) + 1)"
+        )
     if question.texts > 1:
         numbers += f", {question.texts} texts each"
     size = f"{shape.context:,.0f} tokens each"
     room_for = "" if seats is None else f"; the KV cache has room for {seats:,} of {size}"
+    wanted = wanted_sequences(question, found, share, closed=closed)
+    chosen = "in steps of 8; more slots would cost memory and slow every token"
+    constraint = "no request waits for a slot, and none is thrown out of the KV cache"
+    if room.seqs < wanted:
+        constraint = "none is thrown out of the KV cache, which is too small for all that are in flight"
+        chosen = f"not {wanted}: the KV cache has no seats for more, so that some requests wait"
     source: Source = "assumed" if {"load", "concurrency"} & set(question.assumed) else "derived"
     notes.set("max-num-seqs", room.seqs, f"{numbers}{room_for}", source)
     notes.write(
         "requests at once",
-        constraint="no request waits for a slot, and none is thrown out of the KV cache",
+        constraint=constraint,
         formula=formula,
         numbers=f"{numbers}{room_for}",
-        conclusion=f"--max-num-seqs {room.seqs}, in steps of 8; more "
-        "slots would cost memory and slow every token",
+        conclusion=f"--max-num-seqs {room.seqs}, {chosen}",
         source="derived",
     )
 

@@ -305,11 +305,16 @@ def in_flight(found: Steady, share: float, *, closed: bool) -> tuple[float, floa
     return mean, mean + decisions.rule("sigmas").value * math.sqrt(mean) + 1
 
 
-def sequences(question: PlanQuestion, room: Room, found: Steady, share: float, *, closed: bool) -> int:
-    """Slots for all that may be in flight, but no more than the KV cache has seats for."""
+def wanted_sequences(question: PlanQuestion, found: Steady, share: float, *, closed: bool) -> int:
+    """Slots for all that may be in flight."""
     _, top = in_flight(found, share, closed=closed)
     spare = 1.0 if closed else decisions.rule("slots").value
-    wanted = max(ROUND_SEQS, math.ceil(top * spare * question.texts / ROUND_SEQS) * ROUND_SEQS)
+    return max(ROUND_SEQS, math.ceil(top * spare * question.texts / ROUND_SEQS) * ROUND_SEQS)
+
+
+def sequences(question: PlanQuestion, room: Room, found: Steady, share: float, *, closed: bool) -> int:
+    """As many as are wanted, but no more than the KV cache has seats for."""
+    wanted = wanted_sequences(question, found, share, closed=closed)
     if question.generates and room.fit.kv_cache_tokens:
         tokens = held(room.fit, question.model)
         seats = max(1, int(tokens / steady.shape_of(question.workload).context))

@@ -246,5 +246,6 @@ def _pooled(steps: StepModel, limits: Limits, shape: Shape, rate: float, step: f
 def _prompt_ms(steps: StepModel, shape: Shape, running: float, tokens: float, budget: int) -> float:
     """From the first chunk of a prompt to its last, beside the running sequences."""
     room = max(1.0, budget - running)
-    chunks = max(1, math.ceil(tokens / room))
-    return chunks * steps.mixed_ms(_batch(shape, running, min(tokens, room)))
+    whole, rest = divmod(tokens, room)
+    last = steps.mixed_ms(_batch(shape, running, rest)) if rest or not whole else 0.0
+    return (whole * steps.mixed_ms(_batch(shape, running, room)) if whole else 0.0) + last

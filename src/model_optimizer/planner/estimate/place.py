@@ -35,8 +35,17 @@ def fitted_for(question: EstimateQuestion, desk: Desk) -> Fit:
             f"with its default --max-model-len {fitted.max_model_len:,} it does not start "
             f"({fitted.because}); taken: {most:,}, the longest that does"
         )
-        return _required(desk.fit(replace(asked, max_model_len=most)))
+        return _required(_chosen(desk.fit(replace(asked, max_model_len=most))))
     return _required(fitted)
+
+
+def _chosen(fitted: Fit) -> Fit:
+    """Nobody asked for the length that was taken."""
+    settings = tuple(
+        replace(s, because="the longest that starts", source="derived") if s.name == "max-model-len" else s
+        for s in fitted.settings
+    )
+    return replace(fitted, settings=settings)
 
 
 def _encoder(question: EstimateQuestion) -> Fit:
