@@ -102,9 +102,7 @@ def modelfile(plan: Plan) -> str:
     slots = int(plan.setting("parallel") or 1)
     lines = [f"# start the server with OLLAMA_NUM_PARALLEL={slots}", f"FROM {plan.checkpoint}"]
     if projector := plan.setting("mmproj"):
-        lines.insert(
-            1, "# two files: not every family takes its projector so; `ollama show` must list `vision`"
-        )
+        lines.insert(1, "# not every family takes its projector so: `ollama show` must list `vision`")
         lines.append(f"FROM {projector}")
     if context := plan.setting("ctx-size"):
         lines.append(f"PARAMETER num_ctx {int(context) // slots}")
