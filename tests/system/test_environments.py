@@ -35,7 +35,8 @@ def put_recipe(home: Path, name: str = "small", about: str = ABOUT, lock: str = 
 def put_job(folder: Path, monkeypatch: pytest.MonkeyPatch, body: str) -> str:
     """A worker called `job` that may use the shared contract."""
     folder.mkdir(exist_ok=True)
-    (folder / "_contract.py").symlink_to(worker.WORKERS / "_contract.py")
+    for shared in ("_contract.py", "_serve_parent.py"):
+        (folder / shared).symlink_to(worker.WORKERS / shared)
     head = "import json, os, signal, sys, time\nfrom pathlib import Path\n"
     head += "sys.path.append(str(Path(__file__).resolve().parent))\nfrom _contract import *\n"
     (folder / "job.py").write_text(head + body)

@@ -18,6 +18,7 @@ from model_optimizer.system.models.gaps import gaps
 
 from ._calibration import FEWEST, Calibration, Wanted, calibration
 from ._choices import SEARCH_STEPS, Choices, configured
+from ._compressor import Drive
 from ._effort import effort
 from ._target import Target, require_possible, unchecked
 
@@ -141,7 +142,7 @@ def quantize(found: Quantization, out: Path, run: RunWorker, progress: Progress)
 
 def _calibrates(chain: Chain, tools: Mapping[str, Tool]) -> bool:
     drives = [getattr(tools[hop.tool], "DRIVE", None) for hop in chain]
-    return any(drive is not None and drive.calibrated for drive in drives)
+    return any(isinstance(drive, Drive) and drive.calibrated for drive in drives)
 
 
 def _check_choices(asked: Asked, scheme: Scheme) -> None:
