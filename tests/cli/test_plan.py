@@ -382,3 +382,11 @@ def test_a_driver_is_named_by_its_version_or_its_branch() -> None:
     assert "`--driver abc`" in error.value.message and "570.86.10" in error.value.hint[0]
     found = CliRunner().invoke(command.COMMAND, [QWEN, "--gpu", "h100", "--driver", "R570", "--json"])
     assert json.loads(found.stdout)["image"].endswith("-cu129")
+
+
+def test_one_gpu_is_said_in_the_singular() -> None:
+    done = run(
+        "Qwen/Qwen3-VL-8B-Instruct", "--gpu", "l4", "--qps", "1", "--prompt-tokens", "200", "--images", "2"
+    )
+    assert done.exit_code == 4
+    assert ", short by 1 GPU\n" in done.stdout and "1 needs 2 GPUs, there is 1" in done.stdout

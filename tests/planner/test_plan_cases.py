@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from model_optimizer.core.question import SpeculationAsked
 from model_optimizer.core.units import show_ms
+from model_optimizer.planner.memory import encoder
 
-from .plans import page, plan, reasons
+from .plans import page, plan, read, reasons
 
 
 def test_a_small_model_on_a_laptop_is_served_as_it_is() -> None:
@@ -347,7 +349,7 @@ def test_fewer_layers_on_the_cpu_come_before_more_bits() -> None:
 
 def test_the_last_chunk_of_a_prompt_costs_what_is_in_it() -> None:
     """2,040 tokens beside 14 sequences take one step of 2,034 and one of six, not two whole ones."""
-    load = {"qps": 1.0, "p": 200, "images": 2, "image_size": (1280, 720)}
+    load = {"qps": 1.0, "p": 2040, "images": 0}
     found = plan("Qwen/Qwen3-VL-8B-Instruct", "l4", scheme="fp8", **load)
     said = page(found, "requests at once")
     seconds = float(said.split("/s x ")[1].split(" s")[0])
@@ -356,7 +358,7 @@ def test_the_last_chunk_of_a_prompt_costs_what_is_in_it() -> None:
 
 
 def test_slots_that_the_cache_has_no_seats_for_are_said_so() -> None:
-    load = {"qps": 1.0, "p": 200, "images": 2, "image_size": (1280, 720)}
+    load = {"qps": 1.0, "p": 2040, "images": 0}
     found = plan("Qwen/Qwen3-VL-8B-Instruct", "l4", scheme="fp8", **load)
     assert "the KV cache has no seats for more" in page(found, "requests at once")
 
@@ -373,3 +375,47 @@ def test_the_arithmetic_of_slots_can_be_followed() -> None:
 def test_the_context_of_texts_has_a_floor_of_its_own() -> None:
     told = page(plan("Qwen/Qwen3-Embedding-0.6B", "l4", qps=10.0, p=32), "context length")
     assert "round up(text P99.9, 256), at least 512" in told and "prompts up to 32: 512 tokens" in told
+
+
+VISION = "Qwen/Qwen3-VL-8B-Instruct"
+
+
+def test_the_encoder_of_images_takes_time_of_its_own() -> None:
+    """Prompts of the same length, once of text alone: what differs is the encoder."""
+    load = {"concurrency": 1, "o": 128, "scheme": "fp8"}
+    images = plan(VISION, "l4", p=200, images=2, image_size=(1280, 720), **load)
+    text = plan(VISION, "l4", p=2040, images=0, **load)
+    assert images.workload.prompt_tokens.mean == text.workload.prompt_tokens.mean == 2040
+    assert images.estimate.ttft_ms.mean is not None and text.estimate.ttft_ms.mean is not None
+    more = images.estimate.ttft_ms.mean - text.estimate.ttft_ms.mean
+    # 2 x 5 T operations at the 121 T a second of an L4, of which it reaches a part.
+    assert 2 * 5e12 / 121e12 * 1e3 < more < 3 * 2 * 5e12 / 121e12 * 1e3
+    assert images.estimate.tpot_ms.mean == pytest.approx(text.estimate.tpot_ms.mean)
+    assert "image encoder by its operations" in images.estimate.provenance
+    assert any("T operations an image" in note for note in images.notes)
+
+
+def test_the_operations_of_an_encoder() -> None:
+    """27 layers of 1152 x (3456 + 1152 + 2 x 4304), patches of 3 x 2 x 16 x 16, mergers for a quarter of them."""
+    spec = read(VISION).spec
+    patches, tokens = 40 * 23 * 4, 40 * 23
+    layers = 27 * 1152 * (3456 + 1152 + 2 * 4304)
+    mergers = 4 * 4608 * (4608 + 4096)
+    wanted = 2 * (patches * (layers + 1152 * 1536) + tokens * mergers) + 4 * patches**2 * 1152 * 27
+    assert encoder.operations(spec, 1280, 720) == pytest.approx(wanted, rel=1e-3)
+    assert encoder.operations(read("Qwen/Qwen3-8B").spec, 1280, 720) is None
+
+
+def test_the_encoder_is_divided_over_the_gpus_of_a_layer() -> None:
+    load = {"concurrency": 1, "o": 128, "p": 200, "images": 4, "scheme": "bf16"}
+    alone = plan(VISION, "h100", tensor_parallel=1, **load)
+    shared = plan(VISION, "h100", gpus=2, tensor_parallel=2, **load)
+    assert alone.estimate.ttft_ms.mean is not None and shared.estimate.ttft_ms.mean is not None
+    assert shared.estimate.ttft_ms.mean < 0.75 * alone.estimate.ttft_ms.mean
+
+
+@pytest.mark.parametrize("method", ["ngram"])
+def test_drafts_are_priced_once_beside_images(method: str) -> None:
+    asked = SpeculationAsked(method=method, tokens=4, acceptance=0.6)
+    found = plan(VISION, "h100", concurrency=1, p=200, images=1, speculation=asked)
+    assert found.feasible and "at 60%" in page(found, "speculative decoding")

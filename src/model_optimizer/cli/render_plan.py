@@ -48,6 +48,7 @@ def infeasible_text(plan: Plan, *, explain: bool = False) -> str:
             else show_count(plan.short_by)
         )
         unit = (plan.short_by_unit or "").replace("bytes ", "")
+        unit = "GPU" if (plan.short_by, unit) == (1, "GPUs") else unit
         short = f", short by {amount} {unit}".rstrip()
     lines = [
         f"NO FEASIBLE PLAN for {plan.model} on {plan.gpus} x {plan.gpu}",

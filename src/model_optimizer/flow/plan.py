@@ -86,7 +86,8 @@ def question_of(request: PlanRequest) -> PlanQuestion:
     """UsageError for numbers that contradict each other, HostError when there is no GPU."""
     spec = request.model.spec
     workload, assumed = _workload(request, spec.task)
-    room, said = _image_room(request)
+    computed = _image_operations(request)
+    room, said = _image_room(request, computed)
     assumed |= said
     fact, memory, driver = _gpu(request)
     memory, held = _reserved(request, memory, fact)
@@ -112,6 +113,7 @@ def question_of(request: PlanRequest) -> PlanQuestion:
         slo=request.slo,
         wishes=replace(request.wishes, vram_bytes=budget),
         image_room=room,
+        image_operations=computed,
         texts=request.texts,
         build_minutes=request.build_minutes,
         changes_per_month=request.changes_per_month,
@@ -265,15 +267,30 @@ def _longer(lengths: Lengths, by: int) -> Lengths:
     return replace(lengths, numbers=tuple(n + by for n in numbers))
 
 
-def _image_tokens(request: PlanRequest) -> int | None:
+def _image_size(request: PlanRequest) -> tuple[int, int]:
     side = int(decisions.rule("image-side").value)
-    return encoder.image_tokens(request.model.spec, *(request.image_size or (side, side)))
+    return request.image_size or (side, side)
 
 
-def _image_room(request: PlanRequest) -> tuple[int, dict[str, str]]:
+def _image_tokens(request: PlanRequest) -> int | None:
+    return encoder.image_tokens(request.model.spec, *_image_size(request))
+
+
+def _image_operations(request: PlanRequest) -> float:
+    """Of the images of one prompt; 0 where there are none or the encoder's sizes are not known."""
+    if not request.images:
+        return 0.0
+    return request.images * (encoder.operations(request.model.spec, *_image_size(request)) or 0.0)
+
+
+def _image_room(request: PlanRequest, computed: float) -> tuple[int, dict[str, str]]:
     """(tokens that a longest request must have room for beside its text, what was assumed)."""
     if request.images:
-        return 0, {"image encoder": "its time is not in the prediction"}
+        if not computed:
+            return 0, {"image encoder": "its time is not in the prediction"}
+        each = computed / request.images / 1e12
+        work = f"{each:.3g} T operations an image, at the rate of products in 16 bits"
+        return 0, {"image encoder": f"{work}; no server with images was measured"}
     if request.images is not None or not encoder.reads_images(request.model.spec):
         return 0, {}
     each, rule = _image_tokens(request), decisions.rule("image-side")

@@ -10,6 +10,7 @@ from model_optimizer.facts import decisions, memory, recipes
 from model_optimizer.facts.versions import key
 from model_optimizer.planner.memory.graphs import capture_sizes
 from model_optimizer.planner.speed import speculative
+from model_optimizer.planner.speed.images import WithImages
 
 from . import steady
 from .judge import Judged
@@ -134,7 +135,8 @@ def _speculation(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
         notes.settings.append(speculative_setting(question, judged, asked))
     context = steady.shape_of(question.workload).context
     running = max(1.0, found.running)
-    drafting = steps if isinstance(steps, speculative.Speculative) else _priced(steps)
+    language = steps.inner if isinstance(steps, WithImages) else steps
+    drafting = language if isinstance(language, speculative.Speculative) else _priced(language)
     least, most = drafting.break_even_acceptance(running, context), drafting.break_even_batch(context)
     method, tokens = drafting.speculation.method, drafting.speculation.tokens
     pays = (

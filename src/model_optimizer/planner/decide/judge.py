@@ -1,16 +1,20 @@
 """One candidate under the load: how many requests it takes, how many replicas that makes, or why not."""
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from model_optimizer.core import HostError, MoptError, Rejection, UsageError
 from model_optimizer.core.steps import Batch, StepModel
 from model_optimizer.core.units import show_count, show_ms
 from model_optimizer.facts import decisions, speed
+from model_optimizer.facts.gpus import GpuFact
 from model_optimizer.planner.memory import llama_cpp as memory
 from model_optimizer.planner.memory.cache import held
 from model_optimizer.planner.service import Limits
 from model_optimizer.planner.speed import Setup, llama_cpp
+from model_optimizer.planner.speed.images import WithImages
+from model_optimizer.planner.speed.roofline import sixteen_bit_rate
 
 from . import steady
 from .candidates import Candidate
@@ -163,11 +167,24 @@ def side_by_side(question: PlanQuestion, candidate: Candidate) -> int:
 def steps_of(question: PlanQuestion, functions: Functions, candidate: Candidate, room: Room) -> StepModel:
     """Times of a step. MoptError where they are not known."""
     if candidate.engine == LLAMA:
-        return _llama_steps(question, functions, candidate, room)
+        found = _llama_steps(question, functions, candidate, room)
+        return _with_images(question, found, 1, llama_cpp.sixteen_bit_rate)
     setup = setup_of(question, candidate, room)
     if candidate.ranks == 1:
-        return functions.steps(setup)
-    return grouped(setup, candidate.ranks, functions.steps)
+        found = functions.steps(setup)
+    else:
+        found = grouped(setup, candidate.ranks, functions.steps)
+    return _with_images(question, found, candidate.tensor, sixteen_bit_rate)
+
+
+def _with_images(
+    question: PlanQuestion, found: StepModel, parts: int, rate: Callable[[GpuFact], float]
+) -> StepModel:
+    """The encoder's time, divided over the GPUs that share its layers."""
+    if not question.image_operations:
+        return found
+    each = question.image_operations / question.workload.prompt_tokens.mean
+    return WithImages(inner=found, token_ms=1e3 * each / parts / rate(question.gpu))
 
 
 def _llama_steps(question: PlanQuestion, functions: Functions, candidate: Candidate, room: Room) -> StepModel:
@@ -225,7 +242,7 @@ def _sized(
         needed = (replicas + spares) * candidate.gpus * data
         reason = (
             f"one replica takes {show_count(capacity)} {unit}, {show_count(amount)} "
-            f"need {needed} GPUs, there are {question.gpus}"
+            f"need{'s' * (amount == 1)} {needed} GPUs, there {'are' if question.gpus > 1 else 'is'} {question.gpus}"
         )
         return No(
             rejection=_rejection(candidate, reason, model.provenance),

@@ -105,7 +105,8 @@ class PlanQuestion:
     (engine, scheme) to requests a second that were measured under this load. `host_memory_bytes` is what is
     available for layers on the CPU. `stretched` is the factor by
     which YaRN stretches the model's context, None for none. `image_room` are tokens of an image that the
-    longest request has room for and the load does not hold.
+    longest request has room for and the load does not hold. `image_operations` are what the encoder computes
+    for the images of a prompt.
     """
 
     model: ModelSpec
@@ -121,6 +122,7 @@ class PlanQuestion:
     slo: Slo
     wishes: Wishes = field(default_factory=Wishes)
     image_room: int = 0
+    image_operations: float = 0.0
     texts: int = 1
     build_minutes: float = 0.0
     changes_per_month: float = 1.0

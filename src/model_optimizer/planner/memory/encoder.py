@@ -96,6 +96,36 @@ def image_tokens(spec: ModelSpec, width: int, height: int) -> int | None:
     return None
 
 
+def operations(spec: ModelSpec, width: int, height: int) -> float | None:
+    """What the encoder computes for an image of so many pixels; None when config.json does not say its sizes.
+
+    Products with every patch, those of mergers and projectors with every place in the prompt, and each patch
+    with each other one; in windows, where the encoder has some, that is only done by the layers named.
+    """
+    vision, tokens = _vision(spec), image_tokens(spec, width, height)
+    weights = [
+        w for w in spec.weights if w.role == "vision" and len(w.shape) >= 2 and "pos_emb" not in w.name
+    ]
+    if vision is None or tokens is None or not weights:
+        return None
+    merge = _number(vision, "spatial_merge_size")
+    patches = tokens * merge**2 if merge else _image(spec, vision)[1]
+    products = sum(w.parameters * (tokens if _after(w.name) else patches) for w in weights)
+    whole = vision.get("fullatt_block_indexes")
+    layers = len(cast("list[int]", whole)) if isinstance(whole, list) and whole else _depth(vision)
+    size = _number(vision, "hidden_size", "embed_dim", "width")
+    return 2.0 * products + 4.0 * patches**2 * size * layers
+
+
+def _after(name: str) -> bool:
+    """Whether a weight meets places of the prompt, which several patches were merged into."""
+    return any(word in name for word in ("merger", "projector", "adapter"))
+
+
+def _depth(vision: Mapping[str, object]) -> int:
+    return _number(vision, "depth", "num_hidden_layers", "layers")
+
+
 def _image(spec: ModelSpec, vision: Mapping[str, object]) -> tuple[int, int]:
     """(tokens of the language model, patches of the encoder) of the largest image."""
     side, patch = _number(vision, "image_size"), _number(vision, "patch_size")

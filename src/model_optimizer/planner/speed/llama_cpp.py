@@ -162,6 +162,12 @@ def steps(
     )
 
 
+def sixteen_bit_rate(gpu: GpuFact) -> float:
+    """Operations a second of products whose weights are not quantized."""
+    rates = speed.llama_cpp()
+    return _peaks(gpu, rates)[0] * rates.float_compute
+
+
 def _peaks(gpu: GpuFact, rates: LlamaCpp) -> tuple[float, float]:
     """Operations a second in 16 and in 8 bits; by the number of cores where no peak is known (DP4A: four)."""
     known = gpu.peak_per_s("bf16")

@@ -245,6 +245,15 @@ def roofline(
     )
 
 
+def sixteen_bit_rate(gpu: GpuFact) -> float:
+    """Operations a second of large products in 16 bits on one GPU. UsageError when it is not known."""
+    peak = gpu.peak_per_s("bf16")
+    if peak is None:
+        raise UsageError(f"no speed is known for {gpu.name}", cause=("its peak rate is not in the facts",))
+    kernels, shared = speed.generation(gpu.compute_capability or (0, 0)), speed.shared()
+    return peak * _reached(kernels.gemm["bf16"], gpu, kernels, shared) * shared.sustained
+
+
 def _share(batch: Batch, stages: int) -> Batch:
     """A pipeline works on as many batches at once as it has stages, each a share of the whole."""
     return Batch(
