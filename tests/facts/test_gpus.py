@@ -4,7 +4,7 @@ import contextlib
 import string
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from model_optimizer.core import UsageError
@@ -145,18 +145,21 @@ def test_peaks_are_operations_a_second() -> None:
     assert fact.peak_per_s("fp4") is None
 
 
+@settings(deadline=None)
 @given(st.text())
 def test_normalising_twice_changes_nothing(text: str) -> None:
     once = words(text)
     assert words(" ".join(once)) == once
 
 
+@settings(deadline=None)
 @given(st.text(alphabet=string.ascii_letters + string.digits + " -_()", max_size=40))
 def test_any_text_is_found_or_refused(text: str) -> None:
     with contextlib.suppress(UsageError):  # and nothing else
         assert gpus.match(text).fact in ALL
 
 
+@settings(deadline=None)
 @given(
     st.sampled_from([f.name for f in ALL]),
     st.sampled_from([" ", "-", "_", "  "]),

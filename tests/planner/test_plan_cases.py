@@ -1,14 +1,20 @@
 """Cases that must come out right, with the real arithmetic of memory and time."""
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from model_optimizer.core import Plan
 from model_optimizer.core.question import SpeculationAsked
 from model_optimizer.core.units import show_ms
+from model_optimizer.facts.gpus import DenseTflops
+from model_optimizer.flow import plan as asking
+from model_optimizer.planner.decide import decide
 from model_optimizer.planner.memory import encoder
 
-from .plans import page, plan, read, reasons
+from .plans import functions, page, plan, read, reasons, request
 
 
 def test_a_small_model_on_a_laptop_is_served_as_it_is() -> None:
@@ -257,13 +263,26 @@ def test_a_network_for_texts_gets_a_shape_for_each_input() -> None:
     assert all("token_type_ids:" in word for word in shapes)
 
 
+def unknown_speed(**asked: Any) -> Plan:
+    """An MI50 of which nobody wrote down how fast it computes."""
+    question = asking.question_of(request("Qwen/Qwen3-8B", "mi50", qps=5.0, **asked))
+    bare = replace(question.gpu, dense_tflops=DenseTflops(), cuda_cores=None)
+    return decide(replace(question, gpu=bare), functions())
+
+
 def test_no_limit_is_promised_where_speed_is_not_known() -> None:
-    found = plan("Qwen/Qwen3-8B", "mi50", qps=5.0, ttft_ms=200.0)
+    found = unknown_speed(ttft_ms=200.0)
     assert (found.feasible, found.binding) == (False, "speed")
     assert "no latency can be promised" in reasons(found, "llama_cpp")
     latency = next(near for near in found.nearest if near.axis == "latency")
     assert "whose speed is not known" in latency.change
-    assert plan("Qwen/Qwen3-8B", "mi50", qps=5.0).engine == "llama_cpp"
+    assert unknown_speed().engine == "llama_cpp"
+
+
+def test_an_mi50_goes_by_what_was_measured_on_it() -> None:
+    found = plan("Qwen/Qwen3-4B", "mi50", concurrency=1, scheme="int4_rtn")
+    assert found.engine == "llama_cpp" and found.estimate.tpot_ms.mean is not None
+    assert found.estimate.tpot_ms.mean == pytest.approx(1e3 / 128, rel=0.2), "128 tokens a second"
 
 
 def test_a_gtx_1070_goes_by_the_kernels_of_llama_cpp() -> None:

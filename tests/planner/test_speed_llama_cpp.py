@@ -1,4 +1,4 @@
-"""llama.cpp: what two cards were measured at, and how layers in host memory slow it."""
+"""llama.cpp: what three cards were measured at, and how layers in host memory slow it."""
 
 import csv
 import math
@@ -17,14 +17,17 @@ from model_optimizer.planner.speed.llama_cpp import LlamaSteps
 from model_optimizer.system import models
 
 ROWS = Path(__file__).parents[2] / "evidence/speed-model/llama-cpp.csv"
-WIDTH = {"Q4_0": 4.5, "Q6_K": 6.5625, "F16": 16.0}
+WIDTH = {"Q4_0": 4.5, "Q4_1": 5.0, "Q6_K": 6.5625, "F16": 16.0}
 EIGHT = "meta-llama/Meta-Llama-3.1-8B"
+MODELS = {"llama 8B": EIGHT, "llama 7B": "meta-llama/Llama-2-7b-hf", "Qwen3 4B": "Qwen/Qwen3-4B"}
 
 
 def file_of(name: str, number: str) -> GgufModel:
     whole = memory.from_spec(models.read(name), None)
     share = WIDTH[number] / 16
-    return replace(whole, layers=tuple(round(b * share) for b in whole.layers), format=number)
+    head = whole.output_bytes if number == "F16" else round(whole.output_bytes * WIDTH["Q6_K"] / 16)
+    layers = tuple(round(b * share) for b in whole.layers)
+    return replace(whole, layers=layers, output_bytes=head, format=number)
 
 
 def steps(gpu: str = "rtx 3090", *, layers: int = 99, number: str = "Q4_0", name: str = EIGHT) -> LlamaSteps:
@@ -32,18 +35,19 @@ def steps(gpu: str = "rtx 3090", *, layers: int = 99, number: str = "Q4_0", name
 
 
 def test_rows_of_llama_bench() -> None:
-    errors: list[float] = []
+    errors: dict[str, list[float]] = {"MI50": []}
     for row in csv.DictReader(ROWS.read_text().splitlines()):
-        name = EIGHT if "8B" in row["model"] else "meta-llama/Llama-2-7b-hf"
+        name = MODELS[row["model"]]
         model = steps(row["gpu"], number=row["format"], name=name)
         count, depth = int(row["micro_batch"]), int(row["depth"])
         prompt = int(row["test"][2:].partition("@")[0])
         whole = Batch(tokens=count, chunks=1, pairs=count * (depth + prompt / 2))
         ms = model.decode_ms(1, depth + prompt / 2) if count == 1 else model.mixed_ms(whole)
-        errors.append(abs(math.log(count / ms * 1e3 / float(row["tokens_per_s"]))))
-    assert len(errors) == 17
-    assert median(errors) < 0.13
-    assert max(errors) < 0.35
+        error = abs(math.log(count / ms * 1e3 / float(row["tokens_per_s"])))
+        errors.setdefault("MI50" if row["gpu"] == "MI50" else "NVIDIA", []).append(error)
+    assert [len(errors[name]) for name in ("NVIDIA", "MI50")] == [17, 10]
+    assert median(errors["NVIDIA"]) < 0.13 and median(errors["MI50"]) < 0.2
+    assert max(errors["NVIDIA"]) < 0.35 and max(errors["MI50"]) < 0.4
 
 
 def test_a_layer_in_host_memory_costs_more_than_one_on_the_gpu() -> None:

@@ -175,6 +175,14 @@ class Shared(Fact):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LlamaCard:
+    """An architecture on which llama.cpp reaches another share of the bandwidth."""
+
+    architecture: str
+    gpu_bandwidth: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LlamaCpp(Fact):
     """llama.cpp's rates. Shares of the GPU's peaks: `few_compute` (of 8-bit integers) up to `few_sequences`
     tokens a step, `many_compute` above, `float_compute` (of 16 bits) for weights that are not quantized.
@@ -182,6 +190,7 @@ class LlamaCpp(Fact):
     From `offload_from` tokens a step on, layers in host memory are copied to the GPU and computed there where
     that is faster. A step computes at most `micro_batch` tokens. `host_*` are of the CPU and its memory;
     `clock_hz` stands for cards whose peak is not in the facts: two operations a core and clock.
+    `cards` differ in the bandwidth.
     """
 
     gpu_bandwidth: float
@@ -196,6 +205,12 @@ class LlamaCpp(Fact):
     host_bytes_per_s: float
     host_bandwidth: float
     host_flops: float
+    cards: tuple[LlamaCard, ...] = ()
+
+    def bandwidth_on(self, architecture: str) -> float:
+        """The share of the bandwidth that is reached there."""
+        found = (one.gpu_bandwidth for one in self.cards if one.architecture == architecture)
+        return next(found, self.gpu_bandwidth)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

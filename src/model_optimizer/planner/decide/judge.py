@@ -240,9 +240,10 @@ def _sized(
         )
     if replicas + spares > there:
         needed = (replicas + spares) * candidate.gpus * data
+        verb, are = "needs" if amount == 1 else "need", "is" if question.gpus == 1 else "are"
         reason = (
-            f"one replica takes {show_count(capacity)} {unit}, {show_count(amount)} "
-            f"need{'s' * (amount == 1)} {needed} GPUs, there {'are' if question.gpus > 1 else 'is'} {question.gpus}"
+            f"one replica takes {show_count(capacity)} {unit}, {show_count(amount)} {verb} {needed} GPUs, "
+            f"there {are} {question.gpus}"
         )
         return No(
             rejection=_rejection(candidate, reason, model.provenance),

@@ -152,7 +152,7 @@ def steps(
         host=_part(model, range(every - inside), width, active, cache_bits),
         head=model.output_bytes,
         head_on_gpu=layers > every,
-        bandwidth=gpu.bandwidth_bytes_per_s * rates.gpu_bandwidth,
+        bandwidth=gpu.bandwidth_bytes_per_s * rates.bandwidth_on(gpu.architecture),
         integer=integer,
         floating=floating,
         lanes=LANES.get(lanes[:1], LANES["4"]) * int(count or 16) * 0.8,
