@@ -765,12 +765,15 @@ def tune(
 
     from model_optimizer.flow import study
 
-    if request is None:
+    asked = request
+    if asked is None:
         assert folder is not None
         request = study.reopen(folder)
     else:
-        folder = study.create(folder, request, now=datetime.now(UTC))
+        request, folder = asked, study.named(folder, asked, now=datetime.now(UTC))
     prepared = study.prepare(request, folder, room(), progress)
+    if asked is not None:
+        study.create(folder, asked)
     if request.workers is None:
         return folder, study.run(prepared, folder, progress, pause_s=pause_s)
     from model_optimizer.flow import ray_pool
@@ -823,5 +826,5 @@ def side_by_side(
     from model_optimizer.flow import side_by_side as pairs
     from model_optimizer.flow import study
 
-    place = study.create(folder, a, now=datetime.now(UTC))
+    place = study.named(folder, a, now=datetime.now(UTC))
     return place, pairs.compare(a, b, place, room(), progress, repeats=repeats, most=most)

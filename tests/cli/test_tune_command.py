@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from tests.flow.test_priors import OLD
-from tests.tune.test_finals import runs
+from tests.tune.test_finals import SLOWED, gained, rounds, runs
 
 from model_optimizer.cli.app import app
 from model_optimizer.cli.render_tune import study_text
@@ -48,3 +48,55 @@ def test_servers_that_stand_by_and_workloads_are_on_the_screen() -> None:
     text = study_text(replace(OLD, finals=(duel,), final_runs=tuple(b), because="x"), Path("s"))
     assert "servers that stand by each other, started 2 times" in text
     assert "plain: 1.200 x" in text
+
+
+def test_pairs_of_rounds_are_on_the_screen_beside_welch() -> None:
+    settings = {"seqs": "64", "tokens": ""}
+
+    def text(count: int) -> str:
+        a, b = rounds(SLOWED[:count]), rounds(gained(1.1, SLOWED[:count]))
+        duel = finals.duel(OLD.default, settings, a, b, resident=True)
+        return study_text(replace(OLD, finals=(duel,), final_runs=tuple(b), because="x"), Path("s"))
+
+    assert "undecided (3 and 3 runs); 3 pairs of one round each say [1.0" in text(3)
+    assert "better (4 pairs of one round each; Welch [0." in text(4) and "undecided)" in text(4)
+
+
+def test_cautions_are_on_the_screen() -> None:
+    assert "caution: a load is short" in study_text(replace(OLD, cautions=("a load is short",)), Path("s"))
+
+
+TINY = str(Path(__file__).parents[2] / "examples" / "models" / "tiny-qwen3")
+
+
+@pytest.mark.parametrize(
+    "words", [["--knob", "max_num_seq=1,2"], ["--set", "max_num_seq=4"], ["--only", "nope"]]
+)
+def test_a_setting_that_the_engine_is_never_handed_is_refused_and_leaves_no_folder(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would be left out of the command line, and every trial would measure the same."""
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["tune", TINY, "--engine", "vllm_cpu", "--concurrency", "2", *words])
+    assert isinstance(done.exception, UsageError)
+    assert "no setting" in done.exception.message
+    assert not list(tmp_path.iterdir())
+
+
+def test_names_of_settings_are_taken_as_people_write_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = [
+        "--engine",
+        "vllm_cpu",
+        "--concurrency",
+        "2",
+        "--only",
+        "max-num-seqs",
+        "--knob",
+        "max-num-seqs=3,6",
+    ]
+    done = CliRunner().invoke(app, ["tune", TINY, *words, "--dry-run"])
+    assert done.exit_code == 0 and "max_num_seqs" in done.stdout and "max-num-seqs" not in done.stdout
+    assert not list(tmp_path.iterdir())

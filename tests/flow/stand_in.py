@@ -21,7 +21,10 @@ if how.get("stubborn") == "1":
 print("GPU KV cache size: 4,096 tokens", flush=True)
 if how.get("hang") == "1": time.sleep(600)
 def end(): print("RuntimeError: an illegal memory access was encountered", flush=True); os._exit(9)
-does = Behaviour(ttft_ms=2.0, tpot_ms=float(how.get("tpot", "1")), html=how.get("html") == "1")
+does = Behaviour(
+    ttft_ms=2.0, tpot_ms=float(how.get("tpot", "1")), html=how.get("html") == "1",
+    short_every=int(how.get("short_every", "0")), preempts=how.get("preempts") == "1",
+)
 with FakeServer(does, port={port}) as server:
     while not (how.get("dies_after") and len(server.records) > int(how["dies_after"])): time.sleep(0.02)
     end()
@@ -40,7 +43,8 @@ PLAN = Plan(
 
 class Engine:
     """Settings: `tpot` in milliseconds, `boom` ends at once, `hang` never listens, `html` answers with a page,
-    `dies_after` so many requests, `stubborn` takes no polite end."""
+    `dies_after` so many requests, `stubborn` takes no polite end, `short_every` so many answers one is cut to
+    half, `preempts` counts a preemption for each request."""
 
     TITLE, ENVIRONMENT, DEVICES = "stand-in", "onnx", frozenset({"cpu"})
 

@@ -7,6 +7,7 @@ from tests.flow.test_tune import PLAN, SLO, WORK, turned
 
 from model_optimizer import api
 from model_optimizer.core import Lengths, Workload
+from model_optimizer.core.lengths import parse
 from model_optimizer.core.study import Shape
 from model_optimizer.engines import vllm
 from model_optimizer.flow.sharing import (
@@ -19,6 +20,7 @@ from model_optimizer.flow.sharing import (
     Shares,
     apart,
     tokens_in_flight,
+    with_share,
 )
 from model_optimizer.flow.tune import Guide, Loads
 from model_optimizer.planner.memory import card
@@ -87,6 +89,38 @@ def test_lengths_that_vary_need_more_than_their_mean() -> None:
         for some in (shapes[:1], shapes)
     )
     assert both > 1.2 * one
+
+
+def test_the_cache_that_a_shared_server_will_print_is_known_to_the_token() -> None:
+    """evidence/tune-h200: vLLM 0.25.1 printed 148,144 tokens for four servers with this many bytes."""
+    asked = on_gpu()
+    for plan in (PLAN, turned(quantization="fp8", max_num_batched_tokens="4096")):
+        share = {"gpu-memory-utilization": "0.226", "kv-cache-memory-bytes": "21845993470"}
+        assert asked.guide.kv_cache_tokens(with_share(plan, share)) == 148_144
+
+
+def test_the_four_arms_of_the_recorded_second_look_get_two_deviations() -> None:
+    """evidence/tune-h200: with three, 141 GiB were asked for where 136 GiB were there."""
+    shapes = (
+        Shape(name="plain", prompt_tokens=parse("uniform:512,1536"), output_tokens=parse("uniform:64,192")),
+        Shape(name="mixed", prompt_tokens=parse("choice:10,2000"), output_tokens=parse("uniform:64,192")),
+    )
+    asked = on_gpu(replace(LOADS, levels=(64.0, 96.0), shapes=shapes))
+    plans = [
+        turned(**more)
+        for more in (
+            {},
+            {"quantization": "fp8", "max_num_batched_tokens": "4096"},
+            {"max_num_batched_tokens": "4096"},
+            {"quantization": "fp8"},
+        )
+    ]
+    three = asked.needs(plans, (64.0, 96.0), SPREADS[0])
+    assert not isinstance(three, str)
+    assert sum(map(sum, three)) + LOADING > 140 * 2**30
+    assert {round(cache / 2**30, 1) for _, cache in three} == {20.3}
+    found = shared(asked(plans, (64.0, 96.0)))
+    assert {round(int(b["kv-cache-memory-bytes"]) / 2**30, 1) for b in found.beside} == {18.9}
 
 
 def test_too_many_servers_or_somebody_else_are_refused_with_the_numbers() -> None:

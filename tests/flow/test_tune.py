@@ -198,12 +198,14 @@ def test_memory_that_comes_back_is_waited_for(tmp_path: Path) -> None:
 def test_a_folder_that_is_used_is_not_written_over(tmp_path: Path) -> None:
     (tmp_path / "x").touch()
     with pytest.raises(UsageError, match="not empty"):
-        studies.create(tmp_path, TuneRequest(target="m"), now=datetime.now(UTC))
+        studies.named(tmp_path, TuneRequest(target="m"), now=datetime.now(UTC))
 
 
 def test_a_request_survives_the_folder(tmp_path: Path) -> None:
     asked = TuneRequest(target="m", values={"a": ("1", "")}, prompt_tokens=Lengths.fixed(9), slo=SLO)
-    folder = studies.create(tmp_path / "s", asked, now=datetime.now(UTC))
+    folder = studies.named(tmp_path / "s", asked, now=datetime.now(UTC))
+    assert not folder.exists()
+    studies.create(folder, asked)
     assert studies.reopen(folder) == asked
     with pytest.raises(UsageError, match="holds no study"):
         studies.reopen(tmp_path)

@@ -46,6 +46,7 @@ def study_text(study: Study, folder: Path) -> str:
         rows.append("")
     rows += _trials(study)
     rows += [f"  {note}" for note in study.notes]
+    rows += [f"  caution: {text}" for text in study.cautions]
     if study.unverified:
         rows.append(f"  not verified for quality: {', '.join(study.unverified)}")
     rows.append(f"Study: {folder}  (study.json, lock.json, log/)")

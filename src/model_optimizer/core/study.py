@@ -68,7 +68,8 @@ class Trial:
     `pruned` ones were not started, `aborted` ones were hopeless after the short probe, `failed` ones did not
     start or broke under load; `reference` is the error's. `seconds` is what it took, the start included.
     `shapes` names the shape of load of each point where there are several. `beside` is how memory was shared
-    with servers that stood by, empty when it had the machine for itself.
+    with servers that stood by, empty when it had the machine for itself. `preemptions` are requests that the
+    engine threw out of its KV cache under the load, None where it does not say.
     """
 
     number: int
@@ -87,6 +88,7 @@ class Trial:
     worker: str | None = None
     shapes: tuple[str, ...] = ()
     beside: Settings = field(default_factory=dict[str, str])
+    preemptions: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +112,7 @@ class FinalRun:
     beside: Settings = field(default_factory=dict[str, str])
     seconds: float | None = None
     round: int = 0
+    preemptions: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +192,7 @@ class Study:
     """`plan` is the default. `winner` is None when nothing was proven better: the default then stays.
 
     `shapes` are the kinds of traffic where there are several, and `over` says how their values become one.
-    `paused` says why it ended before its end.
+    `paused` says why it ended before its end, `cautions` what its numbers must be read with.
     """
 
     plan: Plan
@@ -215,6 +218,7 @@ class Study:
     shapes: tuple[Shape, ...] = ()
     over: Over = "mean"
     paused: str | None = None
+    cautions: tuple[str, ...] = ()
 
     @property
     def default(self) -> dict[str, str]:

@@ -72,12 +72,9 @@ class OnGpu:
         return found
 
     def _shares(self, plans: Sequence[Plan], levels: Sequence[float], spread: float) -> Shares | str:
-        needs: list[tuple[int, int]] = []
-        for plan in plans:
-            found = self._need(plan, levels, spread)
-            if isinstance(found, str):
-                return found
-            needs.append(found)
+        needs = self.needs(plans, levels, spread)
+        if isinstance(needs, str):
+            return needs
         held = self.held()
         room = int(KEPT * self.total_bytes) - (held[0] if held else 0)
         wanted = sum(fixed + cache for fixed, cache in needs) + int(LOADING)
@@ -100,12 +97,17 @@ class OnGpu:
             one_by_one=not exact and version is not None,
         )
 
-    def _need(self, plan: Plan, levels: Sequence[float], spread: float) -> tuple[int, int] | str:
-        """(bytes that it keeps beside its KV cache, bytes of KV cache), of one GPU."""
-        found = self.guide.fitted(plan)
-        if isinstance(found, str):
-            return found
-        return fixed_bytes(found), cache_bytes(found, plan, self.loads, levels, spread)
+    def needs(
+        self, plans: Sequence[Plan], levels: Sequence[float], spread: float
+    ) -> list[tuple[int, int]] | str:
+        """(bytes that it keeps beside its KV cache, bytes of KV cache) of each, or what does not start."""
+        made: list[tuple[int, int]] = []
+        for plan in plans:
+            found = self.guide.fitted(plan)
+            if isinstance(found, str):
+                return found
+            made.append((fixed_bytes(found), cache_bytes(found, plan, self.loads, levels, spread)))
+        return made
 
     def _beside(self, fixed: int, cache: int, *, exact: bool) -> dict[str, str]:
         share = {SHARE: f"{math.ceil((fixed + cache) / self.total_bytes * 1000) / 1000:g}"}

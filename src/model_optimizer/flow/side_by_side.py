@@ -11,7 +11,7 @@ from model_optimizer.tune import Order, Outcome, Shared
 from model_optimizer.tune.ab import A, Duellists, SideBySide, side_by_side
 
 from .sharing import apart
-from .study import Prepared, Room, TuneRequest, prepare
+from .study import Prepared, Room, TuneRequest, create, prepare
 from .tune import Runner
 
 RESULT = "side_by_side.json"
@@ -23,6 +23,7 @@ def compare(
     """Both are prepared like a study of their own; what B's load says otherwise is refused, not measured."""
     one, two = prepare(a, folder, room, progress), prepare(b, folder, room, progress)
     _require_alike(one, two)
+    create(folder, a)
     runners = {A: one.runner, "b": two.runner}
 
     def runner_of(order: Order) -> Runner:

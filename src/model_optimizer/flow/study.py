@@ -37,13 +37,14 @@ from model_optimizer.facts import tune as tune_facts
 from model_optimizer.serve import Order as ServeOrder
 from model_optimizer.serve import Wish, resolve
 from model_optimizer.serve.plain import with_settings
+from model_optimizer.serve.target import spelled
 from model_optimizer.system import environments, files, gpu_memory, models
 from model_optimizer.system.runs import RunFolder, open_run
 from model_optimizer.tune import Budget, Functions, Order, TuneQuestion
 from model_optimizer.tune import tune as search
 from model_optimizer.tune.finals import with_rounds
 from model_optimizer.tune.objective import Aim
-from model_optimizer.tune.space import ENVIRONMENT, knobs
+from model_optimizer.tune.space import ENVIRONMENT, SCHEME, knobs
 from model_optimizer.tune.turns import Execute
 
 from .kept import FOLDER as SERVERS
@@ -115,8 +116,9 @@ class Room:
     schemes: Mapping[str, object]
 
 
-def create(below: Path | None, request: TuneRequest, *, now: datetime) -> Path:
-    """A new folder with the request in it."""
+def named(below: Path | None, request: TuneRequest, *, now: datetime) -> Path:
+    """Where a new study goes; UsageError when something is there. Nothing is written: a request that makes no
+    sense leaves no folder."""
     name = "".join(c if c.isalnum() or c in "._-" else "-" for c in Path(request.target).name) or "study"
     folder = below or Path("studies") / f"{now.strftime('%Y%m%dT%H%M%SZ')}-{name}"
     if folder.exists() and any(folder.iterdir()):
@@ -124,10 +126,14 @@ def create(below: Path | None, request: TuneRequest, *, now: datetime) -> Path:
             f"`{folder}` is not empty",
             hint=(f"go on with what is there: mopt tune --resume {folder}", "or name another --out"),
         )
+    return folder
+
+
+def create(folder: Path, request: TuneRequest) -> None:
+    """The folder of a new study with the request in it."""
     with files.explained(folder):
         (folder / "log").mkdir(parents=True, exist_ok=True)
     files.write_atomic(folder / REQUEST, codec.dumps(request))
-    return folder
 
 
 def reopen(folder: Path) -> TuneRequest:
@@ -169,6 +175,7 @@ def prepare(request: TuneRequest, folder: Path, room: Room, progress: Progress) 
     host = room.probe()
     made, model = _subject(request, host, room)
     engine = room.engines[made.plan.engine]
+    request = _in_its_words(request, made.plan, engine)
     work = _workload(request, made.plan)
     loads = Loads(
         workload=work,
@@ -337,8 +344,9 @@ def _subject(request: TuneRequest, host: Host, room: Room) -> tuple[Subject, Mod
         wish = Wish(engine=request.engine, scheme=request.scheme)
         order = resolve(request.target, wish, host, engines=room.engines, schemes=room.schemes)  # pyright: ignore[reportArgumentType]
         made = subject(order, run_folder)
-    plan = _with(made.plan, request.settings)
-    plans = {name: _with(other, request.settings) for name, other in made.plans.items()}
+    settings = _in_its_words(request, made.plan, room.engines[made.plan.engine]).settings
+    plan = _with(made.plan, settings)
+    plans = {name: _with(other, settings) for name, other in made.plans.items()}
     reference = order.artifact.path if run_folder is None else run_folder_model(run_folder, order)
     return dataclasses.replace(made, plan=plan, plans=plans), models.read(reference)
 
@@ -366,6 +374,26 @@ def _dummy(request: TuneRequest) -> ServeOrder:
         digest="",
     )
     return ServeOrder(plan=dataclasses.replace(plan, replicas=1, command=()), artifact=artifact)
+
+
+def _in_its_words(request: TuneRequest, plan: Plan, engine: Engine) -> TuneRequest:
+    """The request with the engine's own names. UsageError for what it is never handed: every trial of that
+    would measure the same."""
+    known = tune_facts.knobs(plan.engine) if plan.engine in tune_facts.engines() else ()
+    takes: frozenset[str] = getattr(engine, "TAKES", frozenset())
+    takes |= {knob.name for knob in known} if takes else set()
+
+    def name(text: str) -> str:
+        free = text == SCHEME or text.startswith(ENVIRONMENT)
+        return text if free else spelled(text, plan, takes)
+
+    return dataclasses.replace(
+        request,
+        settings={name(n): value for n, value in request.settings.items()},
+        values={name(n): values for n, values in request.values.items()},
+        only=tuple(map(name, request.only)),
+        fixed=tuple(map(name, request.fixed)),
+    )
 
 
 def _with(plan: Plan, settings: Mapping[str, str]) -> Plan:

@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import fmean
 
 from model_optimizer import __version__
+from model_optimizer.bench.level import Driven
 from model_optimizer.bench.options import BenchOptions
 from model_optimizer.bench.run import measure
 from model_optimizer.bench.target import Target
@@ -32,6 +33,7 @@ from model_optimizer.core import (
     Progress,
     Scheme,
     Slo,
+    ToolError,
     Workload,
     codec,
     digest,
@@ -43,11 +45,13 @@ from model_optimizer.serve import Order as ServeOrder
 from model_optimizer.serve import ServerHandle, StartProcess, start, start_launch
 from model_optimizer.system import files, telemetry
 from model_optimizer.system.runs import RunFolder
+from model_optimizer.system.telemetry import engine as telemetry_engine
 from model_optimizer.tune import Order, Outcome
 from model_optimizer.tune.objective import LEAST_ATTAINED, Aim, score
 
 from .kept import Kept, Watching
 from .placed import placed
+from .whole import SHORT, whole
 
 KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
 Z99 = 2.326
@@ -290,12 +294,16 @@ class Runner:
         self, server: ServerHandle, plan: Plan, order: Order, begun: float, *, ready: float
     ) -> Outcome:
         """Load a server that is up. One that dies meanwhile, or answers with nothing, has failed."""
+        meter = telemetry_engine.EngineMetrics(server.url, version=plan.engine_version, process=False)
+        before = _preemptions(meter)
         try:
             state, loaded = self._loaded(server, order)
         except MoptError as error:
             return self.failed(error if server.alive() else server.why_ended(), begun, start_s=ready - begun)
         if not server.alive():
             return self.failed(server.why_ended(), begun, start_s=ready - begun)
+        if (error := _nothing_whole(loaded.points)) is not None:
+            return self.failed(error, begun, start_s=ready - begun)
         return Outcome(
             state=state,
             points=loaded.points,
@@ -305,6 +313,7 @@ class Runner:
             seconds=self.clock() - begun,
             kv_cache_tokens=printed_tokens(server.log),
             kv_cache_tokens_predicted=self.predicted_tokens(plan),
+            preemptions=_more(before, _preemptions(meter)),
         )
 
     def _loaded(self, server: ServerHandle, order: Order) -> tuple[TrialState, "_Loaded"]:
@@ -328,6 +337,7 @@ class Runner:
         shapes: list[str] = []
         for name, work in self.loads.workloads[: 1 if stage == WARM else None]:
             text = f"{name}: " if name else ""
+            driven: list[Driven] = []
             found = measure(
                 target,
                 work,
@@ -341,10 +351,13 @@ class Runner:
                     duration_s=seconds,
                     contents=_contents(order, stage),
                 ),
+                observe=driven.append,
             )
             if found.interrupted:
                 raise KeyboardInterrupt
-            points += found.points
+            points += [
+                whole(point, how, self.loads.slo) for point, how in zip(found.points, driven, strict=True)
+            ]
             shapes += [name] * len(found.points) if name else []
         return _Loaded(points=tuple(points), shapes=tuple(shapes))
 
@@ -382,6 +395,31 @@ class _Loaded:
 
     points: tuple[LoadPoint, ...]
     shapes: tuple[str, ...]
+
+
+def _nothing_whole(points: Sequence[LoadPoint]) -> MoptError | None:
+    """The server answers, and never with all that was asked for."""
+    if any(point.completed for point in points):
+        return None
+    example = next((p.error_examples[SHORT] for p in points if SHORT in p.error_examples), None)
+    if example is None:
+        return None
+    return ToolError(
+        "every answer was shorter than asked",
+        cause=(example,),
+        hint=("`mopt bench` against the same server shows its answers",),
+        reference="short-answers",
+    )
+
+
+def _preemptions(meter: telemetry_engine.EngineMetrics) -> int | None:
+    """How many requests the engine has thrown out of its KV cache since it began."""
+    found = meter.read(time.perf_counter_ns()).get("engine.preemptions")
+    return None if found is None else int(found)
+
+
+def _more(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else max(0, after - before)
 
 
 def _contents(order: Order, stage: int) -> int:

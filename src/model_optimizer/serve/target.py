@@ -156,7 +156,8 @@ def _plain(
 ) -> Order:
     folder = Path(target)
     if (folder / engine_files.FILE).is_file():
-        raise engine_files.refusal(folder, host)
+        plan, artifact = engine_files.planned(folder, wish, host, engines)
+        return Order(plan=_set(plan, wish.settings, engines[plan.engine]), artifact=artifact)
     if folder.suffix.lower() == ".gguf":
         return _gguf(folder, wish, host, engines, schemes)
     model = models.read(target)
@@ -230,10 +231,14 @@ def _set(plan: Plan, wished: Mapping[str, str], engine: Engine | None) -> Plan:
     UsageError for one that the engine would not be told: it would change nothing, and nobody would notice.
     """
     takes: frozenset[str] = getattr(engine, "TAKES", frozenset())
-    return with_settings(plan, {_spelled(name, plan, takes): value for name, value in wished.items()})
+    return with_settings(plan, {spelled(name, plan, takes): value for name, value in wished.items()})
 
 
-def _spelled(name: str, plan: Plan, takes: frozenset[str]) -> str:
+def spelled(name: str, plan: Plan, takes: frozenset[str]) -> str:
+    """The engine's own name for a setting, as a user may write it; UsageError for one that it is not handed.
+
+    With no `takes` nothing is known of the engine, and the name stays as it is.
+    """
     plain = name.replace("-", "_")
     words = (*SAME.get(plain, ()), plain, plain.replace("_", "-"))
     known = takes | {s.name for s in plan.settings}

@@ -47,7 +47,8 @@ class Behaviour:
     `header_drip_ms` sends the header of an answer byte by byte with so long a pause, `models` are other names
     that it serves (404 for the rest), `echo` answers with the last word of what it was asked.
     `mix_every` n answers each n-th request with the last word of the one before it where both are under way,
-    and each token takes `drift_ms` longer than that of the request before.
+    `short_every` n ends each n-th answer in order, after half of its tokens. With `preempts` its metrics page
+    counts a preemption for each request. Each token takes `drift_ms` longer than that of the request before.
     """
 
     ttft_ms: float = 2.0
@@ -86,6 +87,8 @@ class Behaviour:
     models: frozenset[str] | None = None
     echo: bool = False
     mix_every: int = 0
+    short_every: int = 0
+    preempts: bool = False
     drift_ms: float = 0.0
 
 
@@ -196,6 +199,8 @@ class FakeServer:
         if path == "/record":
             rows = [{"received_ns": r.received_ns, "wrote_ns": r.wrote_ns} for r in self.records]
             return await out.json({"records": rows})
+        if path == "/metrics" and self.behaviour.preempts:
+            return await out.html(f"vllm:num_preemptions_total {len(self.records)}\n")
         return await (out.json({}) if path == "/health" else out.error(404, "Not Found"))
 
     def _allowed(self, headers: Mapping[str, str]) -> bool:
@@ -243,7 +248,8 @@ class FakeServer:
 
     async def _generate(self, record: Record, api: str, number: int, out: "_Out") -> bool:
         does, body = self.behaviour, record.body
-        record.output_tokens = tokens = int(body.get("max_tokens", 16))
+        short = bool(does.short_every) and number % does.short_every == 0
+        record.output_tokens = tokens = int(body.get("max_tokens", 16)) // (2 if short else 1)
         cut = bool(does.truncate_every) and number % does.truncate_every == 0
         if not (body.get("stream") and does.streams):
             await asyncio.sleep(self._wait(does.ttft_ms + does.tpot_ms * (tokens - 1)))

@@ -146,6 +146,7 @@ def _runs(
                 by_shape=score.shapes if score else {},
                 resident=resident,
                 beside=outcome.beside,
+                preemptions=outcome.preemptions,
                 seconds=outcome.seconds,
                 round=turn // len(arms) + 1,
             )

@@ -12,6 +12,7 @@ from model_optimizer.core import MoptError, Plan, Progress
 from model_optimizer.core.study import Knob, Prior, Score, Settings, Study, Trial
 
 from . import objective, space, surrogate
+from .cautions import cautions
 from .objective import Aim
 from .second_look import Finalists, Look, Shared, look
 from .turns import Budget, Execute, Order, Outcome, Paused, endless
@@ -225,6 +226,7 @@ class _Job:
             worker=outcome.worker,
             shapes=outcome.shapes,
             beside=outcome.beside,
+            preemptions=outcome.preemptions,
         )
 
     # -- the second look
@@ -356,6 +358,8 @@ class _Job:
 
     def _grow(self, **fields: Any) -> None:
         self.study = dataclasses.replace(self.study, **fields)
+        if fields.keys() & {"trials", "final_runs"}:
+            self.study = dataclasses.replace(self.study, cautions=cautions(self.study))
         self._f.saved(self.study)
 
 

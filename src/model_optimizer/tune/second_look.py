@@ -196,6 +196,7 @@ def _run(turn: int, arm: Arm, outcome: Outcome, given: Look, *, resident: bool, 
         resident=resident,
         sitting=sitting if resident else 1,
         beside=outcome.beside,
+        preemptions=outcome.preemptions,
         seconds=outcome.seconds,
     )
 

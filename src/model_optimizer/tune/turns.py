@@ -47,7 +47,7 @@ class Outcome:
     """What came of an order. `reference` is the name of the error when it failed.
 
     `shapes` names the shape of load of each point where there are several; `beside` is how memory was shared
-    with servers that stood by.
+    with servers that stood by. `preemptions` are those that the engine counted under the load.
     """
 
     state: TrialState
@@ -61,6 +61,7 @@ class Outcome:
     worker: str | None = None
     shapes: tuple[str, ...] = ()
     beside: Settings = field(default_factory=dict[str, str])
+    preemptions: int | None = None
 
 
 Measure = Callable[[Order], Outcome | None]

@@ -107,11 +107,31 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @click.option("--price-per-hour", type=options.PositiveFloat(), help="Of one GPU; for the cost of a token.")
 @click.option("--trials", type=click.IntRange(1), default=12, show_default=True, help="Starts of the search.")
 @click.option("--time", "limit_s", type=options.SecondsType(), help="No new trial after so long.")
-@click.option("--for", "seconds", type=options.SecondsType(), default="6s", show_default=True)
-@click.option("--probe", "probe_s", type=options.SecondsType(), default="2.5s", show_default=True)
-@click.option("--finalists", type=click.IntRange(0), default=2, show_default=True)
 @click.option(
-    "--repeats", type=click.IntRange(0), default=3, show_default=True, help="Runs of each in the end."
+    "--for",
+    "seconds",
+    type=options.SecondsType(),
+    default="6s",
+    show_default=True,
+    help="Each load: long enough for several of the longest answers one after the other.",
+)
+@click.option(
+    "--probe",
+    "probe_s",
+    type=options.SecondsType(),
+    default="2.5s",
+    show_default=True,
+    help="The short load that ends a hopeless trial; 0s is none.",
+)
+@click.option(
+    "--finalists", type=click.IntRange(0), default=2, show_default=True, help="Compared with the default."
+)
+@click.option(
+    "--repeats",
+    type=click.IntRange(0),
+    default=3,
+    show_default=True,
+    help="Runs of each in the end; from 4 on pairs of one round decide where servers stand by each other.",
 )
 @click.option(
     "--second-look",
@@ -138,7 +158,14 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
 @options.pairs("--set", "settings", options.PairType(example="max-num-seqs=64"), "Change the default.")
 @click.option("--storage", metavar="URL", help="A database for the trials, in place of a file in the folder.")
 @click.option("--python", type=click.Path(dir_okay=False), help="The interpreter that runs the engine.")
-@click.option("--start-limit", "start_limit_s", type=options.SecondsType(), default="10m", show_default=True)
+@click.option(
+    "--start-limit",
+    "start_limit_s",
+    type=options.SecondsType(),
+    default="10m",
+    show_default=True,
+    help="A server that is not ready after so long has failed.",
+)
 @click.option("--workers", metavar="ADDRESS", help="A Ray cluster: ray://HOST:PORT, auto, or local.")
 @click.option("--worker-cores", type=options.PositiveFloat(), default=1.0, help="Cores of one trial there.")
 @click.option(
@@ -148,7 +175,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     show_default=True,
     help="Earlier studies of the same model, GPU and engine lead the search.",
 )
-@click.option("--seed", type=int, default=0)
+@click.option("--seed", type=int, default=0, help="Of prompts, the order of runs and the search.")
 @click.option("--out", type=_FOLDER, help="Folder of the study. Default: a new one below `studies`.")
 @click.option("--resume", type=_FOLDER, metavar="STUDY", help="Go on with a study that was ended.")
 @click.option("--ab", "other", metavar="B", help="Compare TARGET with the plan B, in turn; search nothing.")
