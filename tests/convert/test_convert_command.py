@@ -131,6 +131,17 @@ def test_bad_requests_are_refused_before_work(bert: Path, words: list[str], code
     assert not out.exists()
 
 
+@pytest.mark.parametrize("file", ["", "model.engine"])
+def test_an_engine_is_no_source(tmp_path: Path, file: str) -> None:
+    (tmp_path / "model.engine").touch()
+    (tmp_path / "config.json").write_text("{}")
+    done = mopt(tmp_path / file, "--to", "onnx", "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert "error[engine-as-source]" in done.stderr
+    assert "--steps" in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
 @pytest.mark.parametrize("name", ["model.pt", "weights.bin", "net.pkl"])
 def test_pickles_are_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(b"\x80\x04")

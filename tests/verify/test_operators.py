@@ -2,6 +2,7 @@
 
 import json
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from click.testing import CliRunner
 
 import model_optimizer.workers as workers
 from model_optimizer.cli.app import app
-from model_optimizer.core import Artifact, HostError, UsageError, digest, plugins
+from model_optimizer.core import Artifact, Gpu, HostError, ToolError, UsageError, digest, plugins
 from model_optimizer.verify.operators import (
     Question,
     engine_at,
@@ -336,18 +337,68 @@ def test_limits_know_the_format() -> None:
 
 
 def test_an_engine_needs_a_gpu_and_its_graph(tmp_path: Path) -> None:
-    assert not engine_at(tmp_path, gpus=0)
+    assert not engine_at(tmp_path, gpus=())
     (tmp_path / "model.engine").touch()
     with pytest.raises(HostError, match="this machine has none") as caught:
-        engine_at(tmp_path, gpus=0)
+        engine_at(tmp_path, gpus=())
     assert "--steps" in caught.value.hint[0]
-    assert engine_at(tmp_path / "model.engine", gpus=1)
     with pytest.raises(UsageError, match="nothing says how"):
         engines.read(tmp_path, None)
     (tmp_path / "mopt.json").write_text('{"scheme": "fp16", "engine": {"library": "tensorrt_rtx"}}')
+    assert engine_at(tmp_path / "model.engine", gpus=[Gpu(name="NVIDIA L4", compute_capability=(8, 9))])
     with pytest.raises(UsageError, match="was built from is not there") as missing:
         engines.read(tmp_path, None)
     assert "--steps" in missing.value.hint[0]
+
+
+def test_an_engine_of_another_device_is_refused_before_anything_runs(tmp_path: Path) -> None:
+    (tmp_path / "model.engine").touch()
+    facts = {"library": "tensorrt_rtx", "version": "1.7.1.116", "compute_capabilities": ["8.6", "8.9"]}
+    (tmp_path / "mopt.json").write_text(json.dumps({"scheme": "fp16", "engine": facts}))
+    ada, blackwell, unknown = (Gpu(name="card", compute_capability=c) for c in ((8, 9), (12, 0), None))
+    assert engine_at(tmp_path, gpus=[blackwell, ada])
+    assert engine_at(tmp_path, gpus=[unknown])
+    with pytest.raises(HostError, match=r"compute capability 8\.6, 8\.9") as caught:
+        engine_at(tmp_path, gpus=[blackwell])
+    assert caught.value.reference == "engine-of-another-device"
+    assert "12.0" in caught.value.cause[0]
+
+
+def test_an_engine_of_another_version_is_the_hosts_fault(tmp_path: Path) -> None:
+    """The worker that has the library compares; the verdict is not of an engine built anew."""
+    sys_path = str(WORKERS)
+    code = "import operators_engine as o; o.require_version(None, '1'); o.require_version('1', '1'); "
+    ask = f"import sys; sys.path.insert(0, {sys_path!r}); {code}"
+    assert subprocess.run([sys.executable, "-c", ask], check=False).returncode == 0
+    other = subprocess.run(
+        [sys.executable, "-c", ask + "o.require_version('1.7', '1.8')"],
+        check=False, capture_output=True, text=True,
+    )  # fmt: skip
+    assert other.returncode != 0
+    assert "Failure" in other.stderr
+    folder = engine_folder(tmp_path)
+    facts = json.loads((folder / "mopt.json").read_text())
+    facts["engine"]["version"] = "1.7.1"
+    (folder / "mopt.json").write_text(json.dumps(facts))
+    engine, asked = engines.read(folder, None), {}
+
+    def run(_environment: str, job: str, request: Any, _progress: Any) -> dict[str, Any]:
+        asked[job] = request
+        if job == "operators_compare":
+            return answer()
+        if job == "operators_wanted":
+            return {"size": "2 x 8"}
+        raise ToolError("of another version", reference="engine-of-another-version")
+
+    question = Question(
+        candidate=artifact(engine.graph),
+        reference=artifact(tmp_path),
+        schemes=SCHEMES,
+        texts=("a",),
+    )
+    with pytest.raises(HostError, match="of another version"):
+        verify_engine(question, engine, run=run, progress=lambda _t, _s: None)
+    assert asked["operators_engine"]["version"] == "1.7.1"
 
 
 def engine_folder(root: Path) -> Path:

@@ -8,7 +8,7 @@ from model_optimizer.convert.run import Conversion, Kit, Wish
 from model_optimizer.core import Artifact, ModelSpec, Progress, ToolError, UsageError, plugins
 from model_optimizer.core.paths import Order
 from model_optimizer.system import environments, making, models, probe
-from model_optimizer.verify import texts
+from model_optimizer.verify import operators, texts
 
 CALIBRATED = {"int8", "fp8"}
 TEXTS = 64
@@ -74,6 +74,13 @@ def _source(model: str, scheme: str | None) -> tuple[ModelSpec, Artifact]:
             f"`{path.name}` is a pickle, which can run any code when it is opened",
             hint=("save the weights as safetensors, with a config.json beside them",),
             reference="pickle",
+        )
+    if operators.engines.file_of(path) is not None and not (path / "model.onnx").is_file():
+        raise UsageError(
+            f"`{path.name}` is a built engine: nothing is converted from one",
+            cause=("an engine is for one library version and its GPUs, and holds no graph to read",),
+            hint=("convert the model or the graph again; `mopt convert ... --steps DIR` keeps the graph",),
+            reference="engine-as-source",
         )
     if path.is_dir() and (path / "model.onnx").is_file() and (path / "mopt.json").is_file():
         return _made(path)

@@ -69,8 +69,8 @@ def _question(
 
 
 def engine_at(candidate: Path, host: Host) -> bool:
-    """Whether this is an engine. Raises HostError for one that only a GPU runs, where there is none."""
-    return operators.engine_at(candidate, gpus=len(host.gpus or ()))
+    """Whether this is an engine. Raises HostError where no GPU here runs it."""
+    return operators.engine_at(candidate, gpus=host.gpus or ())
 
 
 def verify_engine(

@@ -2,8 +2,10 @@
 
 Runs in the environment of TensorRT or TensorRT for RTX, on the GPU. Request: `graph` (path), `wanted` (folder
 of operators_wanted.py), `flavour` (rtx or tensorrt), `scheme`, `limits` {own, place, answer}, `per_run`,
-`out` (an empty folder for the first bad operator). Result: a row as those of operators_compare.py, with
-`markable` (values that can be marked) and `engines` (how many were built).
+`out` (an empty folder for the first bad operator), `version` (of the library that built the engine, or null:
+what another version builds from the same graph says nothing of that engine, so it is refused). Result: a row
+as those of operators_compare.py, with `markable` (values that can be marked) and `engines` (how many were
+built).
 
 The answers are compared first with nothing marked, as they are served. Then values are marked, a few an
 engine, and split as in a graph; a suspicious place is built once more alone on the reference's inputs.
@@ -19,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parent))
-from _contract import main, progress
-from _engine_run import Built, Driver, EngineGraph
+from _contract import fail, main, progress
+from _engine_device import Driver
+from _engine_run import Built, EngineGraph
 from _operators_cut import write_cut
 from _operators_search import Found, Pairs, Search, apart
 
@@ -31,7 +34,18 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     import tensorrt_build
 
     library = tensorrt_build.load_library(request["flavour"])
+    require_version(request.get("version"), library.__version__)
     return look(request, Built(library, Driver()))
+
+
+def require_version(built: str | None, installed: str) -> None:
+    if built not in (None, installed):
+        fail(
+            "engine-of-another-version",
+            f"the engine is of version {built}, {installed} is installed",
+            ["an engine runs with the version that built it"],
+            ["build it again here with `mopt convert`"],
+        )
 
 
 def look(request: Mapping[str, Any], built: Built) -> dict[str, Any]:

@@ -10,16 +10,19 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from model_optimizer.core import (
     Artifact,
     Comparison,
+    Gpu,
     HostError,
     Progress,
     RunWorker,
     Scheme,
+    ToolError,
     UsageError,
     Verdict,
     digest,
@@ -175,11 +178,26 @@ def verify_engine(question: Question, engine: Engine, *, run: RunWorker, progres
         request = {
             "graph": graph, "wanted": str(values), "flavour": engine.flavour, "scheme": engine.scheme,
             "limits": dataclasses.asdict(limit), "per_run": PER_RUN, "out": str(cut),
+            "version": engine.version,
         }  # fmt: skip
-        found = run(engine.environment, "operators_engine", request, progress)
+        found = _engine_row(engine, request, run, progress)
         row = msgspec.convert(found["row"], type=Row)
         kept = _keep(cut, question.cut_out) if row.suspects and any(cut.iterdir()) else None
     return _with_engine(verdict, engine, row, size, kept)
+
+
+def _engine_row(
+    engine: Engine, request: dict[str, Any], run: RunWorker, progress: Progress
+) -> Mapping[str, Any]:
+    """What the worker found. HostError where the library here is not the one that built the engine."""
+    try:
+        return run(engine.environment, "operators_engine", request, progress)
+    except ToolError as error:
+        if error.reference != "engine-of-another-version":
+            raise
+        raise HostError(
+            error.message, cause=error.cause, hint=error.hint, reference=error.reference
+        ) from error
 
 
 def _with_engine(verdict: Verdict, engine: Engine, row: Row, size: str, kept: Path | None) -> Verdict:
@@ -200,9 +218,11 @@ def _with_engine(verdict: Verdict, engine: Engine, row: Row, size: str, kept: Pa
     )
 
 
-def engine_at(path: Path, *, gpus: int) -> bool:
-    """Whether a path is or holds an engine. Raises HostError where there is one and no GPU to run it."""
+def engine_at(path: Path, *, gpus: Sequence[Gpu]) -> bool:
+    """Whether a path is or holds an engine. Raises HostError where there is one and no GPU that runs it."""
     file = engines.file_of(path)
+    if file is not None and gpus:
+        engines.require_device(file, gpus)
     if file is not None and not gpus:
         raise HostError(
             f"`{file.name}` runs on a GPU, and this machine has none",
