@@ -339,6 +339,16 @@ def test_rules_that_nobody_read_are_marked() -> None:
     assert any("0.3.0" in note and "assumed" in note for note in found.notes)
 
 
+def test_what_runs_on_a_gpu_without_cuda_is_worked_out() -> None:
+    asked = ("Qwen/Qwen3-4B", "--gpu", "mi50", "--engine", "llama.cpp", "--scheme", "int4_rtn", "--json")
+    found = json.loads(mopt("fit", *asked).stdout)
+    assert found["fits"] and found["total_bytes"] == 16 * 2**30
+    speed = json.loads(mopt("estimate", *asked, "--concurrency", "1").stdout)
+    assert speed["tpot_ms"]["mean"] == pytest.approx(1e3 / 128, rel=0.2), "128 tokens a second were measured"
+    refused = mopt("estimate", "Qwen/Qwen3-4B", "--gpu", "mi50")
+    assert refused.returncode == 1 and "error[gpu-unsupported]" in refused.stderr
+
+
 def test_the_gpu_of_another_maker_is_told_from_none_at_all() -> None:
     saved = str(Path(__file__).parents[1] / "hosts" / "amd.json")
     for command in (("plan",), ("fit",), ("estimate", "--engine", "llama.cpp")):

@@ -334,8 +334,8 @@ def test_memory_of_cards(monkeypatch: pytest.MonkeyPatch) -> None:
     assert card.named("h200").source == "table"
     laptop = card.named("4060 laptop")
     assert laptop.source == "assumed" and 7.7 * GIB < laptop.total_bytes < 8 * GIB
-    with pytest.raises(MoptError, match="MI50"):
-        card.named("mi50")
+    with pytest.raises(MoptError, match="MI50 runs none of the engines"):
+        card.require_cuda(card.named("mi50"), "vllm")
     assert isinstance(laptop, GpuMemory)
 
 

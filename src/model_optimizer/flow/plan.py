@@ -307,19 +307,10 @@ def _gpu(request: PlanRequest) -> tuple[GpuFact, GpuMemory, str | None]:
         assert host is not None
         memory = card.of_host(host, used_bytes=request.used_bytes)
         return gpus.find(memory.name), memory, host.driver_version
-    match = gpus.match(request.gpu)
-    fact = match.fact
-    if fact.compute_capability is None:
-        # No CUDA: what runs there is told by the engines; the memory is what is sold.
-        memory = GpuMemory(
-            name=fact.name,
-            total_bytes=fact.memory_bytes,
-            compute_capability=(0, 0),
-            used_bytes=request.used_bytes or 0,
-            because="as it is sold",
-        )
-        return fact, memory, None
-    return fact, card.named(request.gpu, used_bytes=request.used_bytes), host.driver_version if host else None
+    fact = gpus.match(request.gpu).fact
+    memory = card.named(request.gpu, used_bytes=request.used_bytes)
+    # No CUDA: what runs there is told by the engines.
+    return fact, memory, host.driver_version if host and fact.compute_capability else None
 
 
 def _reserved(request: PlanRequest, memory: GpuMemory, fact: GpuFact) -> tuple[GpuMemory, str | None]:

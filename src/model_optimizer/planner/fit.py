@@ -30,12 +30,15 @@ def fit(
 
     UsageError for numbers that contradict the model, and for an engine whose memory is not modelled.
     """
+    from .memory import card
+
     if question.gguf is not None and question.engine != "llama.cpp":
         raise UsageError(
             f"`{question.gguf.name}` is a GGUF file, and {question.engine} is not asked about it here",
             hint=("pass --engine llama.cpp, or the folder or hub id of the original model",),
             reference="model-format",
         )
+    card.require_cuda(question.gpu, question.engine)
     if question.engine == "vllm":
         from .memory import vllm
 

@@ -11,19 +11,24 @@ if TYPE_CHECKING:
     from model_optimizer.core import Gpu, Host
 
 OTHERS = {"amd": "AMD's", "intel": "Intel's"}
+SOLD = "as it is sold"
 SPLIT = "MIG splits it and an engine gets one instance: name that memory with --vram"
 
 
 def named(name: str, *, used_bytes: int | None = None) -> GpuMemory:
-    """A GPU of the facts. UsageError when the name fits none or several, MoptError for one without CUDA."""
+    """A GPU of the facts. UsageError when the name fits none or several.
+
+    One without CUDA has capability 0.0; `require_cuda` refuses it for all that need CUDA.
+    """
     match = gpus.match(name)
     fact = match.fact
     if fact.compute_capability is None:
-        raise MoptError(
-            f"{fact.name} runs none of the engines that are modelled here",
-            cause=(fact.unsupported or f"{fact.vendor} {fact.architecture} has no CUDA",),
-            hint=("llama.cpp runs there with Vulkan or ROCm; its memory is that of the file and its cache",),
-            reference="gpu-unsupported",
+        return GpuMemory(
+            name=fact.name,
+            total_bytes=fact.memory_bytes,
+            compute_capability=(0, 0),
+            used_bytes=used_bytes or 0,
+            because=SOLD,
         )
     total, row = memory.visible(fact)
     if row is None:
@@ -39,6 +44,19 @@ def named(name: str, *, used_bytes: int | None = None) -> GpuMemory:
         used_bytes=used_bytes or 0,
         because=because,
         source="table" if row is None else "assumed",
+    )
+
+
+def require_cuda(gpu: GpuMemory, engine: str) -> None:
+    """MoptError for a GPU without CUDA, where llama.cpp runs and no other engine."""
+    if engine == "llama.cpp" or gpu.because != SOLD:
+        return
+    fact = gpus.find(gpu.name)
+    raise MoptError(
+        f"{fact.name} runs none of the engines that are modelled here, except llama.cpp",
+        cause=(fact.unsupported or f"{fact.vendor} {fact.architecture} has no CUDA",),
+        hint=("ask for --engine llama.cpp, which runs there with Vulkan or ROCm",),
+        reference="gpu-unsupported",
     )
 
 
