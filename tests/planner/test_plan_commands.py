@@ -133,6 +133,12 @@ def test_a_model_in_a_relative_folder_is_mounted_at_an_absolute_one() -> None:
     assert words[words.index("--model") + 1] == "/models/m-Q8_0.gguf"
 
 
+def test_a_container_on_a_gpu_without_cuda_is_handed_its_device_files() -> None:
+    words = llama_cpp.container(plan(QWEN, "mi50", engine="llama_cpp"))
+    assert "ghcr.io/ggml-org/llama.cpp:server-vulkan" in words and "--gpus" not in words
+    assert words[words.index("--device") + 1] == "/dev/dri"
+
+
 def test_a_modelfile_has_the_context_of_one_request() -> None:
     settings = tuple(
         Setting(name=name, value=value, because="test", source="derived")

@@ -84,6 +84,10 @@ def command(plan: Plan, port: int = 8000) -> tuple[str, ...]:
 def container(plan: Plan, port: int = 8000) -> tuple[str, ...]:
     image = plan.image or decisions.outline("llama_cpp").image
     words = g.docker(plan, image, _arguments(plan, "0.0.0.0", port), port, gpus=1)
+    if image == decisions.outline("llama_cpp").image_other:
+        # Vulkan reaches GPUs of any maker by their device files; `--gpus` is NVIDIA's.
+        at = words.index("--gpus")
+        words = (*words[:at], "--device", "/dev/dri", *words[at + 2 :])
     projector = plan.setting("mmproj")
     if projector is None:
         return words
