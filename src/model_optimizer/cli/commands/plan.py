@@ -105,7 +105,7 @@ def _driver(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
     "record",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="PLAN",
-    help="Ask again what a written plan rests on, on this machine.",
+    help="Ask again what a written plan, or a lock.json of `mopt tune`, rests on, on this machine.",
 )
 @click.option("--out", type=click.Path(path_type=Path, dir_okay=False), help="Write plan.json here too.")
 @options.host_file
@@ -238,15 +238,26 @@ def _check(
     record: Path, asked: placement.Asked, driver: str | None, host_file: Path | None, *, as_json: bool
 ) -> int:
     """Print whether the plan holds; 1 when it does not."""
+    from dataclasses import replace
+
     from model_optimizer import api
     from model_optimizer.cli.render_plan import recheck_text
     from model_optimizer.core import Host, Plan, codec
     from model_optimizer.flow import plan as asking
     from model_optimizer.flow.recheck import recheck
+    from model_optimizer.flow.relock import locked, packages, relock
     from model_optimizer.planner.decide import Wishes
 
-    plan = codec.load(record, Plan)
+    lock = locked(record)
+    plan = lock.plan if lock is not None else codec.load(record, Plan)
     host = api.load_host(host_file) if host_file else Host() if asked.gpu_name else api.probe()
+    measured = None
+    if lock is not None:
+        engine = api.room().engines[lock.engine]
+        measured = relock(lock, host, lambda: packages(engine, None))
+        if lock.gpu is None:  # nothing is planned for a machine without one
+            click.echo(codec.dumps(measured) if as_json else recheck_text(measured), nl=False)
+            return 0 if measured.holds else 1
     read = _read(plan)
     place = asking.PlanRequest(
         model=read, checkpoint=plan.checkpoint, gpu=asked.gpu_name, host=host, driver=driver,
@@ -254,6 +265,8 @@ def _check(
     )  # fmt: skip
     site, card = asking.here(place)
     found = recheck(plan, host, card, site, asking.functions(), read.spec)
+    if measured is not None:
+        found = replace(found, findings=(*measured.findings, *found.findings))
     click.echo(codec.dumps(found) if as_json else recheck_text(found), nl=False)
     return 0 if found.holds else 1
 
