@@ -290,6 +290,14 @@ def test_engines_of_this_machine_are_asked(monkeypatch: pytest.MonkeyPatch) -> N
     assert found["weights_bytes"] > 0
 
 
+def test_memory_of_the_host_is_not_called_that_of_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("model_optimizer.api.probe", lambda: Host(memory_available_bytes=16 * GIB))
+    asked = ["fit", "sentence-transformers/all-MiniLM-L6-v2", "--engine", "onnxruntime"]
+    shown = CliRunner().invoke(app, asked).stdout
+    assert "Host memory, 16 GiB in all" in shown and "GPU" not in shown
+    assert "512 tokens a batch" in shown, "an encoder writes no token of its own"
+
+
 def test_a_gguf_file_is_for_llama_cpp(tmp_path: Path) -> None:
     from tests.system import test_gguf_header as gguf
 

@@ -4,6 +4,8 @@ from model_optimizer.cli.render import printable
 from model_optimizer.core import Fit, Term
 from model_optimizer.core.units import show_bytes
 
+# How the memory of an engine on the CPU is called where a GPU would have its name.
+HOST = "host memory"
 # Marks behind a number that is neither derived nor the user's own.
 _MARKS = {"assumed": "assumed", "table": "table", "measured": "measured"}
 
@@ -31,10 +33,9 @@ def _answer(found: Fit) -> str:
 
 def _terms(found: Fit) -> list[str]:
     """A line for each term, aligned; the sources that are not arithmetic are marked."""
-    each = "each GPU" if found.gpus > 1 else "the GPU"
-    heading = (
-        f"Memory of {each}, {show_bytes(found.total_bytes)} in all, budget {show_bytes(found.budget_bytes)}:"
-    )
+    of = "Memory of each GPU" if found.gpus > 1 else "Memory of the GPU"
+    of = "Host memory" if found.gpu == HOST else of
+    heading = f"{of}, {show_bytes(found.total_bytes)} in all, budget {show_bytes(found.budget_bytes)}:"
     width = max(len(term.name) for term in found.terms)
     return [heading, *(f"  {_line(term, width)}" for term in found.terms)]
 
@@ -49,7 +50,8 @@ def _tokens(found: Fit) -> list[str]:
     if found.kv_cache_tokens or found.kv_bytes_per_token:
         lines.append(
             f"KV cache: {found.kv_cache_tokens:,} tokens, {show_bytes(found.kv_bytes_per_token)} each, "
-            f"{found.max_concurrency:g} requests of {found.max_model_len:,} tokens at once"
+            f"{found.max_concurrency:g} request{'s' * (found.max_concurrency != 1)} "
+            f"of {found.max_model_len:,} tokens at once"
         )
     longest = found.largest_max_model_len
     lines.append(

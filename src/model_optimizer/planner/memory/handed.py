@@ -18,12 +18,13 @@ def fit(question: FitQuestion, scheme: Scheme, memory: Memory) -> Fit:
     length, seqs = question.max_model_len or min(limit, DEFAULT_LENGTH), question.max_num_seqs or 1
     room = min(question.vram_bytes or question.gpu.total_bytes, question.gpu.total_bytes)
     room -= question.gpu.used_bytes
+    answer = 1 if spec.task == "generate" else 0
 
     def terms_of(tokens: int) -> tuple[Term, ...]:
         work = Workload(
             task=spec.task,
             concurrency=seqs,
-            prompt_tokens=Lengths.fixed(max(1, tokens - 1)),
+            prompt_tokens=Lengths.fixed(max(1, tokens - answer)),
             output_tokens=Lengths.fixed(1),
         )
         return memory(spec, scheme, work)
