@@ -70,8 +70,12 @@ def groups(every: list[points_of.Point]) -> dict[str, list[points_of.Point]]:
         engine = "vLLM" if p.engine == "vllm" else "other engines"
         load = "burst" if p.burst else "closed and open loops"
         found[f"{where}, {engine}, {load}"].append(p)
-        if p.id.startswith(("gps_", "ps_")):
+        shared = p.id.startswith(("gps_", "ps_"))
+        if shared:
             found[f"shared points, {where}, {load}"].append(p)
+        if shared or p.source.startswith("ours"):
+            found[f"shared points and our own, {where}, all loads"].append(p)
+        found[f"all, {where}, all loads"].append(p)
     return dict(sorted(found.items()))
 
 
