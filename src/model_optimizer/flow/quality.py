@@ -124,11 +124,6 @@ def _server(candidate: Artifact | Endpoint, wishes: Wishes, kit: Kit) -> tuple[P
         and _is_there(engine.ENVIRONMENT)
     ]
     if wishes.engine is None and not able:
-        if candidate.format == "modelopt":
-            raise UsageError(
-                "neither an engine here nor PyTorch runs this checkpoint of ModelOpt",
-                hint=("serve it where it runs, and pass the server's URL instead of the folder",),
-            )
         return None
     wish = Wish(engine=wishes.engine or able[0], scheme=candidate.scheme, settings=_settings(wishes))
     order = resolve(candidate.path, wish, kit.host, engines=kit.engines, schemes=kit.schemes)
@@ -154,7 +149,7 @@ def _layers(case: Case, wishes: Wishes, desk: Desk, progress: Progress) -> tuple
             "errors are attributed to layers for checkpoints of models that generate",
             hint=("leave --sensitivity out",),
         )
-    reader = plugins.load("model_optimizer.verify.readers", "compressed_tensors")
+    reader = plugins.load("model_optimizer.verify.readers", case.candidate.format)
     desk.scratch.mkdir(parents=True, exist_ok=True)
     samples = desk.scratch / "layers.jsonl"
     groups = case.texts.groups("generate")[:LAYER_TEXTS]

@@ -86,7 +86,8 @@ def _moved(reference: Any, candidate: Any, torch: Any) -> bool:
 
 def _quantized(model: Any) -> Iterator[tuple[str, Any]]:
     for name, module in model.named_modules():
-        if getattr(getattr(module, "quantization_scheme", None), "weights", None) is not None:
+        scheme = getattr(module, "quantization_scheme", None)
+        if getattr(scheme, "weights", None) is not None or hasattr(module, "algorithm"):
             yield name, module
 
 

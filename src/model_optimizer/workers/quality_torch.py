@@ -1,4 +1,4 @@
-"""Run a checkpoint in compressed-tensors format in PyTorch, rounding activations as it asks for.
+"""Run a checkpoint of llm-compressor or ModelOpt in PyTorch, rounding activations as it asks for.
 
 Request and result are those of outputs_torch.py; `at` (the reference's outputs) must be there. Weights are
 expanded when they are first used; what is computed beside them is in `dtype`.
@@ -10,6 +10,7 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parent))
 import _outputs
+import _quality_modelopt
 import outputs_torch
 from _checkpoint import check_weights, most_tokens, read_json, require_tokenizer
 from _contract import blame, fail, main, progress
@@ -53,8 +54,9 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
 
 def load(folder: Path, config: dict[str, Any], task: str, pooling: str = "") -> Any:
     """The model in float32, quantized weights expanded; its linear layers still round what comes in."""
-    import torch
-
+    said = _quality_modelopt.described(folder, config)
+    if said is not None:
+        return _quality_modelopt.load(folder, said, task)
     method = (config.get("quantization_config") or {}).get("quant_method")
     if method != "compressed-tensors":
         fail(
@@ -62,6 +64,8 @@ def load(folder: Path, config: dict[str, Any], task: str, pooling: str = "") -> 
             f"PyTorch does not expand a checkpoint of `{method}` here",
             hint=["serve it, and pass the server's URL instead of the folder"],
         )
+    import torch
+
     model = outputs_torch.load(folder, task, pooling, "float32", plain=True)
     try:
         _expand(model, torch)

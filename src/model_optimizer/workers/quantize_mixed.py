@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parent))
+import _fp4
 from _checkpoint import require_loaded
 from _contract import blame, fail, main, progress
 from _quantize_data import Calibration
@@ -110,18 +111,9 @@ def choose(model: Any, source: Source, request: dict[str, Any], data: Calibratio
     return {str(name): _name(value) for name, value in found["best"]["recipe"].items()}
 
 
-FP4 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
-"""The magnitudes of E2M1."""
-FP4_LARGEST, FP8_LARGEST = 6.0, 448.0
-
-
 def round_on_cpu() -> None:
     """Let ModelOpt's operator for blocks of FP4 with FP8 scales work without CUDA. Only scores use it."""
-    import torch
     from modelopt.torch.quantization import tensor_quant
-
-    steps = torch.tensor(FP4)
-    edges = (steps[1:] + steps[:-1]) / 2
 
     def rounded(
         inputs: Any,
@@ -134,14 +126,9 @@ def round_on_cpu() -> None:
     ) -> Any:
         if (bits, exponent, scale_bits) != (4, 2, 8):
             fail("quantization-failed", f"no rounding to {bits}-bit blocks without a GPU")
-        blocks = inputs.float().reshape(-1, block_size)
         highest = inputs.abs().amax() if amax is None else amax.float().amax()
-        whole = (highest / (FP4_LARGEST * FP8_LARGEST)).clamp(min=1e-30)
-        scale = (blocks.abs().amax(1, keepdim=True) / FP4_LARGEST / whole).clamp(max=FP8_LARGEST)
-        scale = scale.to(torch.float8_e4m3fn).float() * whole
-        sized = torch.where(scale > 0, blocks / scale, 0.0)
-        nearest = steps[torch.bucketize(sized.abs().clamp(max=FP4_LARGEST), edges)]
-        return (nearest * sized.sign() * scale).reshape(inputs.shape).to(inputs.dtype)
+        whole = (highest / (_fp4.LARGEST * _fp4.LARGEST_FP8)).clamp(min=1e-30)
+        return _fp4.rounded(inputs, whole, block_size).to(inputs.dtype)
 
     tensor_quant.dynamic_block_quantize_op = rounded
 
