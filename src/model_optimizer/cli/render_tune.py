@@ -49,7 +49,7 @@ def study_text(study: Study, folder: Path) -> str:
     rows += [f"  caution: {text}" for text in study.cautions]
     if study.unverified:
         rows.append(f"  not verified for quality: {', '.join(study.unverified)}")
-    rows.append(f"Study: {folder}  (study.json, lock.json, log/)")
+    rows.append(f"Study: {folder}  (report.html, study.json, lock.json, log/)")
     return "\n".join(rows) + "\n"
 
 

@@ -6,9 +6,11 @@ from model_optimizer import report
 from model_optimizer.bench import imports, soak, timeline
 from model_optimizer.bench.watched import kept
 from model_optimizer.core import Measurement, UsageError, codec
+from model_optimizer.core.study import Study
 from model_optimizer.system import runs
 
 _MOST = 200
+STUDY = "study.json"
 
 
 def measurements(named: str, *, tool: str | None = None) -> list[Measurement]:
@@ -66,6 +68,8 @@ def page(named: str, kind: str) -> str:
         record = runs.open_run(path).record()
         made = {"html": report.html, "md": report.markdown, "json": codec.dumps}
         return made[kind](record)
+    if (found := _study(path)) is not None:
+        return study_page(found, kind)
     if (path / soak.journal.NAME).is_file():
         return _soak_page(path, kind)
     found = measurements(named)
@@ -78,6 +82,18 @@ def page(named: str, kind: str) -> str:
         return codec.dumps(found[0])
     write = report.measurement_html if kind == "html" else report.measurement_markdown
     return write(found[0], name)
+
+
+def _study(path: Path) -> Study | None:
+    """The study in a folder of `mopt tune`, or in the file of one."""
+    file = path / STUDY if path.is_dir() else path
+    return codec.load(file, Study) if file.name == STUDY and file.is_file() else None
+
+
+def study_page(study: Study, kind: str) -> str:
+    """As `html`, `md` or `json`."""
+    made = {"html": report.study_html, "md": report.study_markdown, "json": codec.dumps}
+    return made[kind](study)
 
 
 def _soak_page(folder: Path, kind: str) -> str:

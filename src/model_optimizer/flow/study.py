@@ -52,10 +52,11 @@ from .kept import sweep
 from .priors import earlier
 from .relock import packages
 from .residents import TOGETHER, Residents
+from .results import STUDY, study_page
 from .sharing import OnCpu, OnGpu, Share, apart
 from .tune import Guide, Loads, Runner, Subject, lock_of, one_by_one, subject
 
-STUDY, LOCK, REQUEST, PREDICTED = "study.json", "lock.json", "request.json", "predicted.json"
+LOCK, REQUEST, PREDICTED = "lock.json", "request.json", "predicted.json"
 DEFAULT_LEVELS = (1.0, 4.0, 16.0)
 DUMMY = "load-format"
 ELSEWHERE = "trials run on other machines, where servers do not stand by each other"
@@ -310,6 +311,8 @@ def run(
             versions=packages(prepared.runner.engine, prepared.runner.python),
         )
         files.write_atomic(folder / LOCK, codec.dumps(lock))
+        for kind in ("html", "md"):
+            files.write_atomic(folder / f"report.{kind}", study_page(found, kind))
         if found.winner is not None:
             files.write_atomic(folder / "plan.json", codec.dumps(found.winner))
     return found

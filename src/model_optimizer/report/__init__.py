@@ -4,6 +4,7 @@ from .course import Course, Panel, course_html, course_markdown
 from .html import html
 from .markdown import markdown
 from .measured import measurement_html, measurement_markdown
+from .study import study_html, study_markdown
 from .table import Row, rows
 
 __all__ = [
@@ -17,4 +18,6 @@ __all__ = [
     "measurement_html",
     "measurement_markdown",
     "rows",
+    "study_html",
+    "study_markdown",
 ]

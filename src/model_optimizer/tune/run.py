@@ -316,7 +316,7 @@ class _Job:
 
     def finish(self) -> Study:
         best = self.study.proven
-        winner, because = None, "no finalist was proven better than the default, so the default stays"
+        winner, because = None, "no finalist was proven better"
         if best is not None:
             winner = self._plan(best.b)
             because = f"{best.ratio:.3g} times the default's {self._q.aim.objective}, in runs taken in turn"

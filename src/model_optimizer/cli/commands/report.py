@@ -24,8 +24,8 @@ _FORMATS = ("html", "md", "json")
 @click.option("--at", "at_s", type=float, metavar="SECONDS", help="Say what happened at that moment.")
 @options.as_json
 def COMMAND(run: str, out: tuple[Path, ...], format_: str | None, at_s: float | None, as_json: bool) -> None:
-    """Make a page of a run folder, of a file of `mopt bench --out`, of the folder of a soak, or of a result
-    of another tool.
+    """Make a page of a run folder, of a file of `mopt bench --out`, of the folder of a soak or of a study of
+    `mopt tune`, or of a result of another tool.
 
     The HTML is one file that opens offline: tables, latency distributions, latency and throughput against
     load, the timeline of GPU and server, and what failed. Without --out the Markdown is printed.
@@ -33,6 +33,7 @@ def COMMAND(run: str, out: tuple[Path, ...], format_: str | None, at_s: float | 
     \b
     mopt report runs/20261130T120000Z-qwen3-8b -o report.html
     mopt report bench.json -o bench.html -o bench.md
+    mopt report studies/20261130T120000Z-qwen3-8b
     mopt report bench.json --at 12.5
     """
     from model_optimizer.flow.results import page, what_happened
