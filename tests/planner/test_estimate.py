@@ -473,3 +473,12 @@ def test_a_length_that_nobody_asked_for_is_not_called_so() -> None:
     found = json.loads(CliRunner().invoke(app, asked).stdout)
     one = next(s for s in found["settings"] if s["name"] == "max-model-len")
     assert (one["because"], one["source"]) == ("the longest that starts", "derived")
+
+
+def test_steps_with_drafts_say_what_they_are_divided_by() -> None:
+    asked = shlex.split(
+        "estimate Qwen/Qwen3-8B --gpu h100 --concurrency 16 --speculative eagle3:3:0.7 --json"
+    )
+    notes = json.loads(CliRunner().invoke(app, asked).stdout)["notes"]
+    # (1 - 0.7^4) / (1 - 0.7)
+    assert any("divided by the 2.53 tokens" in note for note in notes)

@@ -139,6 +139,7 @@ def speculate(
     gain = model.gain(batch, context)
     notes = [
         f"speculative decoding: {gain:.2f} times the tokens a second of plain decoding at {batch} sequences",
+        f"times of steps are divided by the {speculation.yields:.2f} tokens that one gives a sequence",
         f"it pays from an acceptance of {least:.0%} a token on"
         if least is not None
         else "it does not pay at this load, whatever the acceptance",
