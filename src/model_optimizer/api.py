@@ -774,14 +774,27 @@ def tune(
     prepared = study.prepare(request, folder, room(), progress)
     if asked is not None:
         study.create(folder, asked)
+    try:
+        return folder, _carried_out(request, prepared, folder, progress, pause_s)
+    except KeyboardInterrupt as stop:
+        stop.add_note(f"`mopt tune --resume {folder}` goes on where this study stands")
+        raise
+
+
+def _carried_out(
+    request: "TuneRequest", prepared: "Prepared", folder: Path, progress: Progress, pause_s: float | None
+) -> "Study":
+    """On this machine, or on those of a cluster."""
+    from model_optimizer.flow import study
+
     if request.workers is None:
-        return folder, study.run(prepared, folder, progress, pause_s=pause_s)
+        return study.run(prepared, folder, progress, pause_s=pause_s)
     from model_optimizer.flow import ray_pool
 
     gpus = prepared.question.plan.gpus if "gpu" in prepared.runner.engine.DEVICES else 0
     work = partial(carry_out, request)
     with ray_pool.pool(request.workers, work, gpus=gpus, cpus=request.worker_cores) as (execute, many):
-        return folder, study.run(prepared, folder, progress, execute=execute, workers=many, pause_s=pause_s)
+        return study.run(prepared, folder, progress, execute=execute, workers=many, pause_s=pause_s)
 
 
 def carry_out(request: "TuneRequest", order: "TuneOrder") -> "Outcome":

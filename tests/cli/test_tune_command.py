@@ -100,3 +100,15 @@ def test_names_of_settings_are_taken_as_people_write_them(
     done = CliRunner().invoke(app, ["tune", TINY, *words, "--dry-run"])
     assert done.exit_code == 0 and "max_num_seqs" in done.stdout and "max-num-seqs" not in done.stdout
     assert not list(tmp_path.iterdir())
+
+
+def test_ctrl_c_says_how_to_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(*given: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("model_optimizer.flow.study.run", ended)
+    words = ["--engine", "vllm_cpu", "--concurrency", "2", "--out", str(tmp_path / "s")]
+    done = CliRunner().invoke(app, ["tune", TINY, *words])
+    assert done.exit_code != 0
+    assert f"mopt tune --resume {tmp_path / 's'}" in done.stderr
+    assert (tmp_path / "s" / "request.json").is_file()

@@ -218,6 +218,11 @@ def COMMAND(target: str | None, **given: Any) -> None:
         folder, study = api.tune(
             request, given["resume"] or given["out"], progress=reporter, pause_s=given["pause_s"]
         )
+    except KeyboardInterrupt as stop:
+        reporter.close()
+        for note in getattr(stop, "__notes__", ()):
+            click.echo(note, err=True)
+        raise
     finally:
         reporter.close()
     click.echo(codec.dumps(study) if given["as_json"] else render_tune.study_text(study, folder), nl=False)
