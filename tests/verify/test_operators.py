@@ -143,7 +143,7 @@ def test_every_fault_is_named(
         ("yolo-transposed", "export", "Conv", "model.4.cv2.bn"),
         ("yolo-overflow", "cast", "Conv", "model.2.cv1.bn"),
         ("yolo-weight-scale", "Q/DQ", "DequantizeLinear", "model.4.cv2.bn"),
-        ("yolo-activation-scale", "Q/DQ", "QuantizeLinear", "model.6.cv1.bn"),
+        ("yolo-activation-scale", "Q/DQ", "QuantizeLinear", "model.5.act"),
         ("lm-frozen", "export", "Min", "model.rotary_emb"),
     ],
 )
