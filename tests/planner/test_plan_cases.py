@@ -438,3 +438,12 @@ def test_drafts_are_priced_once_beside_images(method: str) -> None:
     asked = SpeculationAsked(method=method, tokens=4, acceptance=0.6)
     found = plan(VISION, "h100", concurrency=1, p=200, images=1, speculation=asked)
     assert found.feasible and "at 60%" in page(found, "speculative decoding")
+
+
+@pytest.mark.parametrize("load", [{"concurrency": 1000}, {"qps": float("inf"), "requests": 1000}])
+def test_many_who_may_wait_cost_no_quality_and_no_speed(load: dict[str, Any]) -> None:
+    """Without limits those that find no room in the cache wait: it stays in 16 bits, and vLLM serves them."""
+    found = plan("Qwen/Qwen3-8B", "h100", **load)
+    assert (found.engine, found.scheme, found.setting("kv-cache-dtype")) == ("vllm", "bf16", None)
+    assert found.estimate.requests_per_s is not None and found.estimate.requests_per_s > 40
+    assert "= 1,000 in flight" in page(found, "requests at once")

@@ -4,7 +4,7 @@ import math
 
 from model_optimizer.core import Estimate, Source
 from model_optimizer.core.steps import Batch
-from model_optimizer.core.units import show_bytes, show_ms
+from model_optimizer.core.units import show_bytes, show_count, show_ms
 from model_optimizer.facts import decisions, vllm
 from model_optimizer.planner.memory.cache import held
 from model_optimizer.planner.speed import links
@@ -204,7 +204,7 @@ def _sequences(question: PlanQuestion, judged: Judged, notes: Notes) -> None:
     )
     if closed:
         unit = unit if load != 1 else unit.replace("clients", "client").replace("requests", "request")
-        numbers = f"{load:g} {unit} / {judged.replicas * judged.data} = {share:.3g} in flight"
+        numbers = f"{load:g} {unit} / {judged.replicas * judged.data} = {show_count(share)} in flight"
         formula = "clients / replicas"
     else:
         numbers = (

@@ -143,7 +143,9 @@ def _under_load(
     data = side_by_side(question, candidate)
     limits = _widest(question, candidate, room)
     capacity = data * steady.most(model, limits, shape, question.slo, closed=closed)
-    if _starved(model, limits, shape, question, capacity, load, data):
+    # Nobody set a limit: clients that find no room wait, and that is all that happens.
+    patient = closed and not limited(question)
+    if not patient and _starved(model, limits, shape, question, capacity, load, data):
         other = with_fp8_cache(functions, question, candidate, room)
         if other is not None:
             wider = _widest(question, candidate, other)
@@ -151,8 +153,7 @@ def _under_load(
             more = data * steady.most(steps, wider, shape, question.slo, closed=closed)
             if _replicas(load, more, closed) < _replicas(load, capacity, closed):
                 room, limits, model, capacity = other, wider, steps, more
-    if closed and not limited(question):
-        # Nobody set a limit: clients that find no room wait, and that is all that happens.
+    if patient:
         capacity = max(capacity, load)
     if capacity <= 0:
         return _too_slow(candidate, model, limits, shape, question)
