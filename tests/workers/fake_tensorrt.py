@@ -8,12 +8,14 @@ strong typing, 11 has neither. `FAULT` is planted into every engine that is run:
 
 import enum
 import json
+import math
 import sys
 import types
 from typing import Any
 
 import numpy
 import onnx
+from google.protobuf.message import DecodeError
 
 MEMORY: dict[int, bytearray] = {}
 FAULT: dict[str, Any] = {}
@@ -95,6 +97,12 @@ class Layer:
 
     def get_output(self, place: int) -> Tensor:
         return self._out[place]
+
+
+class IConvolutionLayer(Layer):
+    """What the builder's own class gives beside a layer; here the weights are a layer before it."""
+
+    kernel = None
 
 
 class Network:
@@ -244,14 +252,31 @@ class Builder:
         del model.graph.output[:]
         model.graph.output.extend(onnx.ValueInfoProto(name=name) for name in marked)
         model.doc_string = "marked" if set(marked) - own else "plain"
+        onnx.helper.set_model_props(
+            model,
+            {
+                "version": sys.modules["tensorrt"].__version__,  # pyright: ignore[reportAttributeAccessIssue]
+                "profiles": json.dumps([profile.shapes for profile in config.profiles]),
+            },
+        )
         return numpy.frombuffer(model.SerializeToString(), dtype="uint8")
 
 
 class Runtime:
-    def __init__(self, logger: ILogger) -> None: ...
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
 
-    def deserialize_cuda_engine(self, plan: Any) -> "Engine":
-        return Engine(onnx.load_from_string(bytes(plan)))
+    def deserialize_cuda_engine(self, plan: Any) -> "Engine | None":
+        try:
+            model = onnx.load_from_string(bytes(plan))
+        except DecodeError:
+            self._logger.log(Severity.ERROR, "Magic tag does not match")
+            return None
+        built = {entry.key: entry.value for entry in model.metadata_props}["version"]
+        if built != sys.modules["tensorrt"].__version__:  # pyright: ignore[reportAttributeAccessIssue]
+            self._logger.log(Severity.ERROR, f"The engine plan file is of {built}")
+            return None
+        return Engine(model)
 
 
 class Engine:
@@ -261,6 +286,8 @@ class Engine:
     def __init__(self, model: Any) -> None:
         import onnxruntime
 
+        props = {entry.key: entry.value for entry in model.metadata_props}
+        self.profiles: list[dict[str, Any]] = json.loads(props["profiles"])
         self._kinds = {v.name: TYPES[v.type.tensor_type.elem_type] for v in model.graph.input}
         self._layers = [n for n in model.graph.node if n.op_type == "MatMul"]
         name = FAULT.get("node") or (FAULT.get("fusion") if model.doc_string == "plain" else None)
@@ -292,6 +319,13 @@ class Engine:
     def get_tensor_dtype(self, name: str) -> DataType:
         return DataType[self._kinds[name]]
 
+    @property
+    def num_optimization_profiles(self) -> int:
+        return len(self.profiles)
+
+    def get_tensor_profile_shape(self, name: str, profile: int) -> list[tuple[int, ...]]:
+        return [tuple(shape) for shape in self.profiles[profile][name]]
+
     def create_execution_context(self) -> "Context":
         return Context(self)
 
@@ -311,8 +345,18 @@ class Context:
         self._engine = engine
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._places: dict[str, int] = {}
+        self._profile = 0
+
+    def set_optimization_profile_async(self, number: int, stream: int) -> bool:
+        assert stream == Driver.stream
+        self._profile = number
+        return number < len(self._engine.profiles)
 
     def set_input_shape(self, name: str, shape: tuple[int, ...]) -> bool:
+        low, _best, high = self._engine.profiles[self._profile][name]
+        CALLS.append(f"profile {self._profile}: {name} {shape}")
+        if not all(a <= n <= b for a, n, b in zip(low, shape, high, strict=True)):
+            return False
         self._shapes[name] = shape
         return True
 
@@ -341,15 +385,18 @@ class Context:
         session = self._engine.session
         kinds = {"tensor(int64)": "int64", "tensor(float16)": "float16"}
         feed = {
-            v.name: numpy.frombuffer(
-                bytes(MEMORY[self._places[v.name]]), kinds.get(v.type, "float32")
-            ).reshape(self._shapes[v.name])
+            v.name: _array(self._places[v.name], kinds.get(v.type, "float32"), self._shapes[v.name])
             for v in session.get_inputs()
         }
         outs = [v.name for v in session.get_outputs()]
         for name, array in zip(outs, session.run(outs, feed), strict=True):
-            MEMORY[self._places[name]][:] = array.tobytes()
+            MEMORY[self._places[name]][: array.nbytes] = array.tobytes()
         return True
+
+
+def _array(address: int, kind: Any, shape: tuple[int, ...]) -> Any:
+    """The begin of a place in memory."""
+    return numpy.frombuffer(bytes(MEMORY[address]), kind, count=math.prod(shape)).reshape(shape)
 
 
 class Driver:
@@ -366,10 +413,11 @@ class Driver:
         del MEMORY[address]
 
     def put(self, address: int, array: Any) -> None:
-        MEMORY[address][:] = array.tobytes()
+        assert array.nbytes <= len(MEMORY[address])
+        MEMORY[address][: array.nbytes] = array.tobytes()
 
     def get(self, address: int, array: Any) -> None:
-        array[...] = numpy.frombuffer(bytes(MEMORY[address]), array.dtype).reshape(array.shape)
+        array[...] = _array(address, array.dtype, array.shape)
 
     def wait(self) -> None:
         CALLS.append("wait")
@@ -381,7 +429,7 @@ def install(version: str) -> Any:
     own = globals()
     for name in (
         "ILogger", "IProgressMonitor", "ProfilingVerbosity", "MemoryPoolType", "HardwareCompatibilityLevel",
-        "LayerInformationFormat", "TensorIOMode", "OnnxParser", "Builder", "Runtime", "DataType",
+        "IConvolutionLayer", "LayerInformationFormat", "TensorIOMode", "OnnxParser", "Builder", "Runtime", "DataType",
     ):  # fmt: skip
         setattr(made, name, own[name])
     eleven = version.startswith("11")

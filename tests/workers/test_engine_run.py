@@ -26,7 +26,7 @@ VERSIONS = ["10.16.1", "11.4.0"]
 MARKED = """
 import json, sys
 sys.path += [sys.argv[1], sys.argv[2]]
-import _contract, _engine_run, numpy, tensorrt_build
+import _contract, _engine_device, _engine_run, numpy, tensorrt_build
 from pathlib import Path
 from onnx import TensorProto, helper, numpy_helper, save
 weights = [numpy_helper.from_array(numpy.full((8, 8), 0.1, "float16"), n) for n in ("w1", "w2")]
@@ -48,7 +48,7 @@ graph = _engine_run.EngineGraph(path, built)
 feed = {"x": numpy.ones((2, 8), "float16")}
 sizes = [built.plan(path.read_bytes(), names, feed).nbytes for names in (["answer"], ["hidden", "positive"])]
 errors = []
-for call in (lambda: built.plan(path.read_bytes(), ["nowhere"], feed), _engine_run.Driver):
+for call in (lambda: built.plan(path.read_bytes(), ["nowhere"], feed), _engine_device.Driver):
     try:
         call()
     except _contract.Failure as failure:

@@ -108,8 +108,8 @@ class Engine(Protocol):
     It may also have TAKES (the settings that `launch` reads; others are refused), WORDS (its names for
     `context`, `sequences`, `tokens`, `kv_cache`, `eager`, `share`), STAGES (words of its log and what they
     say of a start, the latest stage first), PRINTS (how its log says `kv_cache_tokens` and
-    `max_concurrency`), KEY (the variable that its server reads a key from; None when it asks for none) and
-    `container`.
+    `max_concurrency`), KEY (the variable that its server reads a key from; None when it asks for none),
+    SERVES (the formats that it is served from, where these are not READS) and `container`.
     """
 
     TITLE: str

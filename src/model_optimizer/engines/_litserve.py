@@ -1,4 +1,4 @@
-"""How our own server workers are asked: the request of serve_generate and serve_embed from a plan."""
+"""How our own server workers are asked: the request of serve_generate, serve_embed or serve_tensors."""
 
 from collections.abc import Mapping
 from pathlib import PurePath
@@ -14,6 +14,7 @@ JOBS = {
 }
 NUMBERS = ("threads", "max_model_len", "max_batch_size", "max_batched_tokens")
 TAKES = frozenset({*NUMBERS, "batch_timeout_ms", "allow_spinning", "host"})
+ON_A_GPU = TAKES - {"threads", "allow_spinning"}
 KEY = "MOPT_API_KEY"
 
 

@@ -19,6 +19,7 @@ from model_optimizer.facts import tensorrt as facts
 from model_optimizer.facts.versions import key
 
 from . import _gpu as g
+from . import _litserve
 
 TITLE = "TensorRT"
 READS = {"onnx": frozenset({"fp32", "fp16", "bf16", "int8", "fp8"})}
@@ -28,8 +29,12 @@ ENVIRONMENT = "tensorrt"
 BASELINE = False
 MEMORY = "own"
 ONE_PROCESS = True
-SERVED = False
-"""An engine file is a network, no server: the plan shows how it is built."""
+SERVES = {"tensorrt_engine": READS["onnx"] | {"int4_rtn"}}
+"""What our server runs: a folder with the engine that `mopt convert` built. A plan names the graph before."""
+
+TAKES = _litserve.ON_A_GPU
+KEY = _litserve.KEY
+PACKAGE = "tensorrt-cu13-bindings"
 
 
 def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]:
@@ -42,7 +47,9 @@ def settings(model: ModelSpec, scheme: Scheme, work: Workload, host: Host) -> tu
 
 
 def launch(plan: Plan, port: int) -> Launch:
-    """Triton's server with the folder of the built network."""
+    """Our worker around an engine; of a graph, Triton's server with the folder of the built network."""
+    if plan.format in SERVES:
+        return _litserve.launch(plan, port, "tensorrt", {})
     words = ["--model-repository", plan.checkpoint]
     words += ["--http-address", g.listening(plan), "--http-port", str(port)]
     return g.launch(plan, words, ENVIRONMENT, program="tritonserver")

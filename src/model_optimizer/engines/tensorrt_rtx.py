@@ -16,6 +16,7 @@ from model_optimizer.core.site import Ability, Offer, Site
 from model_optimizer.facts import tensorrt as facts
 
 from . import _gpu as g
+from . import _litserve
 
 TITLE = "TensorRT for RTX"
 READS = {"onnx": frozenset({"fp32", "fp16", "bf16", "int8", "int8_weight", "int4_rtn", "fp8", "nvfp4"})}
@@ -25,7 +26,12 @@ ENVIRONMENT = "tensorrt_rtx"
 BASELINE = False
 MEMORY = "own"
 ONE_PROCESS = True
-SERVED = False
+SERVES = {"tensorrt_rtx_engine": READS["onnx"]}
+"""What our server runs: a folder with the engine that `mopt convert` built. A plan names the graph before."""
+
+TAKES = _litserve.ON_A_GPU
+KEY = _litserve.KEY
+PACKAGE = "tensorrt-rtx-cu13-bindings"
 PRECISIONS = {
     "fp16": "fp16", "bf16": "bf16", "int8_weight": "int8_weight_only", "int4_rtn": "int4_weight_only",
     "fp8": "fp8", "nvfp4": "fp4",
@@ -42,9 +48,8 @@ def settings(model: ModelSpec, scheme: Scheme, work: Workload, host: Host) -> tu
 
 
 def launch(plan: Plan, port: int) -> Launch:
-    """Our own server for vectors, with the network in it."""
-    words = ["model_server", plan.checkpoint, "--host", "127.0.0.1", "--port", str(port)]
-    return g.launch(plan, words, ENVIRONMENT)
+    """Our worker around the engine that is built from what the plan names."""
+    return _litserve.launch(plan, port, "tensorrt_rtx", {})
 
 
 def command(plan: Plan, port: int = 8000) -> tuple[str, ...]:

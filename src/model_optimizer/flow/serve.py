@@ -97,12 +97,16 @@ class Started:
 def prepared(order: Order, engine: Engine, how: How) -> Engine:
     """The engine as it will be started: in its image where that was asked for.
 
-    UsageError for a key that its server would not ask for, and for what has no server.
+    UsageError for a key that its server would not ask for, and for a graph that is no engine yet.
     """
-    if not getattr(engine, "SERVED", True):
+    serves: Mapping[str, frozenset[str]] = getattr(engine, "SERVES", engine.READS)
+    if order.plan.format not in serves:
         raise UsageError(
-            f"{engine.TITLE} makes a network, and has no server of its own",
-            hint=("`mopt deploy FOLDER --to triton` serves it", "or serve the ONNX graph it was made from"),
+            f"{engine.TITLE} runs engines, and `{order.plan.checkpoint}` is none",
+            hint=(
+                f"build one with `mopt convert MODEL --to {order.plan.engine.replace('_', '-')}`",
+                "or serve the graph itself: --engine onnxruntime",
+            ),
             reference="engine-not-served",
         )
     if how.key is not None and getattr(engine, "KEY", None) is None:

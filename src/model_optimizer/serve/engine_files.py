@@ -1,69 +1,144 @@
-"""Engine files of TensorRT: whether this machine could run one, from what its folder says of it."""
+"""Folders with an engine of TensorRT: whether this machine can run one, and how it is served."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from model_optimizer.core import Host, HostError, MoptError, UsageError
+from model_optimizer.core import Artifact, Engine, Host, HostError, Plan, Setting, Slo, UsageError, Workload
+from model_optimizer.core.model import Task
+
+from .plain import Wish
 
 FILE = "model.engine"
-NAMES = {"tensorrt": "TensorRT", "tensorrt_rtx": "TensorRT for RTX"}
+TASKS: tuple[Task, ...] = ("embed", "rerank", "vision")
+WAIT_MS = "2"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
-    """The part of mopt.json that says what an engine is for."""
+class Built:
+    """What mopt.json says an engine is for. A profile has (least, usual, most) of each free dimension."""
 
     library: str
     version: str
     compute_capabilities: tuple[str, ...] = ()
+    profiles: tuple[Mapping[str, tuple[int, int, int]], ...] = ()
+    weights: str = "inside"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Facts:
-    engine: Engine
+class Facts:
+    """The part of an engine folder's mopt.json that serving needs."""
+
+    engine: Built
+    task: Task
+    scheme: str
 
 
-def refusal(folder: Path, host: Host, *, installed: str | None = None) -> MoptError:
-    """Why an engine folder is not served here: no GPU, another GPU, another version, or no server for it.
-
-    `installed` is the version of its library on this machine, None where that is not known.
-    """
+def read(folder: Path) -> Facts:
+    """Raises UsageError for a folder that does not say what its engine is for."""
     try:
-        facts = msgspec.json.decode((folder / "mopt.json").read_bytes(), type=_Facts).engine
+        return msgspec.json.decode((folder / "mopt.json").read_bytes(), type=Facts)
     except (OSError, msgspec.MsgspecError) as error:
-        return UsageError(
+        raise UsageError(
             f"`{folder}` holds an engine, and nothing says what it is for",
             cause=(f"mopt.json: {error}",),
             hint=("build it with `mopt convert MODEL --to tensorrt`, or --to tensorrt-rtx",),
             reference="engine-unknown",
+        ) from error
+
+
+def planned(folder: Path, wish: Wish, host: Host, engines: Mapping[str, Engine]) -> tuple[Plan, Artifact]:
+    """The plan for an engine on this host, with batches and lengths as its profiles take them.
+
+    Raises HostError where no GPU here runs it, UsageError for what is not served.
+    """
+    facts = read(folder)
+    built, name = facts.engine, facts.engine.library
+    if name not in engines:
+        raise UsageError(f"engines of `{name}` are not known here", reference="engine-unknown")
+    engine = engines[name]
+    require_gpu(folder, built, engine.TITLE, host)
+    task = _task(facts, engine.TITLE, folder)
+    if wish.engine not in (None, name) or wish.scheme not in (None, facts.scheme):
+        raise UsageError(
+            f"`{folder}` is an engine of {engine.TITLE} in {facts.scheme}, and nothing else",
+            hint=("leave --engine and --scheme out",),
         )
-    title, instead = NAMES.get(facts.library, facts.library), "serve the ONNX graph that it was made from"
+    path = str(folder.absolute())
+    artifact = Artifact(
+        path=path,
+        format=f"{name}_engine",
+        scheme=facts.scheme,
+        task=task,
+        bytes=sum(p.stat().st_size for p in folder.rglob("*") if p.is_file()),
+        digest="",
+    )
+    plan = Plan(
+        model=folder.absolute().name,
+        checkpoint=path,
+        workload=Workload(task=task),
+        slo=Slo(),
+        engine=name,
+        environment=engine.ENVIRONMENT,
+        scheme=facts.scheme,
+        format=artifact.format,
+        settings=settings(built),
+    )
+    return plan, artifact
+
+
+def require_gpu(folder: Path, built: Built, title: str, host: Host) -> None:
+    """Raises HostError where no GPU of the host can run the engine; the engine's version is its server's to
+    compare, which has the library."""
+    instead = "serve the ONNX graph that it was made from"
     if not host.gpus:
-        return HostError(
+        raise HostError(
             "an engine runs on a GPU, and there is none here",
-            cause=(f"`{folder.name}` was built by {title} {facts.version}",),
+            cause=(f"`{folder.name}` was built by {title} {built.version}",),
             hint=(instead, "or copy the folder to a machine with the GPU"),
             reference="no-gpu",
         )
-    if installed is not None and installed != facts.version:
-        return HostError(
-            f"the engine is of {title} {facts.version}, {installed} is installed",
-            cause=("an engine runs with the version that built it",),
-            hint=("build it again here with `mopt convert`",),
-            reference="engine-of-another-version",
-        )
     have = {f"{c[0]}.{c[1]}" for gpu in host.gpus if (c := gpu.compute_capability)}
-    if have and facts.compute_capabilities and not have & set(facts.compute_capabilities):
-        return HostError(
-            f"the engine is for compute capability {', '.join(facts.compute_capabilities)}",
+    if have and built.compute_capabilities and not have & set(built.compute_capabilities):
+        raise HostError(
+            f"the engine is for compute capability {', '.join(built.compute_capabilities)}",
             cause=(f"the GPU here has {', '.join(sorted(have))}",),
             hint=(f"build it again with --compute-capability {sorted(have)[0]}", instead),
             reference="engine-of-another-device",
         )
-    return UsageError(
-        f"engines of {title} are not served by this server",
-        hint=(instead, "an engine of TensorRT: `mopt deploy ENGINE --to triton`"),
-        reference="engine-not-served",
+
+
+def settings(built: Built) -> tuple[Setting, ...]:
+    """What the profiles say: how many are computed at once, and the most tokens of a batch."""
+    batch = max((p["batch"][2] for p in built.profiles if "batch" in p), default=1)
+    tokens = max(
+        (p["sequence"][2] * p.get("batch", (1, 1, 1))[2] for p in built.profiles if "sequence" in p),
+        default=0,
     )
+    found = [
+        ("max_batch_size", str(batch), "the largest batch of the engine's profiles", "derived"),
+        ("batch_timeout_ms", WAIT_MS if batch > 1 else "0", "short beside a request's own time", "assumed"),
+    ]
+    if tokens:
+        found.append(
+            ("max_batched_tokens", str(tokens), "the largest input of the engine's profiles", "derived")
+        )
+    return tuple(Setting(name=n, value=v, because=b, source=s) for n, v, b, s in found)  # pyright: ignore[reportArgumentType]
+
+
+def _task(facts: Facts, title: str, folder: Path) -> Task:
+    if facts.engine.weights != "inside":
+        raise UsageError(
+            f"the engine in `{folder}` was stripped of its weights",
+            hint=("build it again without --strip-weights",),
+            reference="engine-not-served",
+        )
+    if facts.task not in TASKS:
+        raise UsageError(
+            f"engines of {title} are served for {', '.join(TASKS)}, this one is for `{facts.task}`",
+            hint=("language models have engines with a KV cache: `mopt plan MODEL`",),
+            reference="engine-not-served",
+        )
+    return facts.task

@@ -5,7 +5,6 @@ kernels which would have fused it away cannot be chosen: what such an engine com
 and not always the same. Memory of the GPU is taken through its driver; nothing else is needed.
 """
 
-import ctypes
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,67 +12,8 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parent))
 from _contract import fail
+from _engine_device import numbers_of, plain
 from _operators_graph import Feed, Graph
-
-NUMBERS = {
-    "FLOAT": "float32", "HALF": "float16", "INT32": "int32", "INT64": "int64", "BOOL": "bool",
-    "INT8": "int8", "UINT8": "uint8",
-}  # fmt: skip
-
-
-class Driver:
-    """The memory of the first GPU. Raises Failure where there is none."""
-
-    def __init__(self) -> None:
-        try:
-            self._cuda = ctypes.CDLL("libcuda.so.1")
-        except OSError:
-            fail(
-                "no-gpu",
-                "there is no GPU here that could run an engine",
-                ["libcuda.so.1 is not there"],
-                ["verify where the engine is served, or the graph that it was built from"],
-            )
-        device, context, stream = ctypes.c_int(0), ctypes.c_void_p(), ctypes.c_void_p()
-        self._check(self._cuda.cuInit(0), "cuInit")
-        self._check(self._cuda.cuDeviceGet(ctypes.byref(device), 0), "cuDeviceGet")
-        self._check(self._cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), device), "context")
-        self._check(self._cuda.cuCtxSetCurrent(context), "cuCtxSetCurrent")
-        self._check(self._cuda.cuStreamCreate(ctypes.byref(stream), 1), "cuStreamCreate")
-        self.stream = int(stream.value or 0)
-
-    def take(self, size: int) -> int:
-        """The address of so many bytes."""
-        address = ctypes.c_uint64(0)
-        self._check(
-            self._cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(max(size, 1))), "cuMemAlloc"
-        )
-        return int(address.value)
-
-    def free(self, address: int) -> None:
-        self._check(self._cuda.cuMemFree_v2(ctypes.c_uint64(address)), "cuMemFree")
-
-    def put(self, address: int, array: Any) -> None:
-        size = ctypes.c_size_t(array.nbytes)
-        status = self._cuda.cuMemcpyHtoD_v2(
-            ctypes.c_uint64(address), ctypes.c_void_p(array.ctypes.data), size
-        )
-        self._check(status, "copying to the GPU")
-
-    def get(self, address: int, array: Any) -> None:
-        size = ctypes.c_size_t(array.nbytes)
-        status = self._cuda.cuMemcpyDtoH_v2(
-            ctypes.c_void_p(array.ctypes.data), ctypes.c_uint64(address), size
-        )
-        self._check(status, "copying from the GPU")
-
-    def wait(self) -> None:
-        self._check(self._cuda.cuStreamSynchronize(ctypes.c_void_p(self.stream)), "cuStreamSynchronize")
-
-    @staticmethod
-    def _check(status: int, what: str) -> None:
-        if status:
-            fail("cuda-failed", f"{what} failed with CUDA error {status}", hint=["`mopt doctor` looks at it"])
 
 
 class Built:
@@ -137,14 +77,14 @@ class Built:
         gives = [n for n in every if engine.get_tensor_mode(n) == self._trt.TensorIOMode.OUTPUT]
         for name in every:
             if name not in gives:
-                array = numpy.ascontiguousarray(feed[name], dtype=self._numbers(engine, name))
+                array = numpy.ascontiguousarray(feed[name], dtype=numbers_of(engine, name))
                 context.set_input_shape(name, tuple(array.shape))
                 held[name] = self._driver.take(array.nbytes)
                 self._driver.put(held[name], array)
         if missing := context.infer_shapes():
             fail("shapes-unknown", "the engine does not know its sizes", [", ".join(missing)])
         found = {
-            name: numpy.empty(tuple(context.get_tensor_shape(name)), self._numbers(engine, name))
+            name: numpy.empty(tuple(context.get_tensor_shape(name)), numbers_of(engine, name))
             for name in gives
         }
         for name, array in found.items():
@@ -156,17 +96,7 @@ class Built:
         self._driver.wait()
         for name, array in found.items():
             self._driver.get(held[name], array)
-        return {name: _plain(found[name]) for name in names}
-
-    def _numbers(self, engine: Any, name: str) -> Any:
-        kind = str(engine.get_tensor_dtype(name)).rpartition(".")[2]
-        if kind == "BF16":
-            import ml_dtypes
-
-            return ml_dtypes.bfloat16
-        if kind not in NUMBERS:
-            fail("type-unknown", f"`{name}` is of type {kind}, which cannot be read")
-        return NUMBERS[kind]
+        return {name: plain(found[name]) for name in names}
 
     def _parsed(self, model: bytes) -> tuple[Any, Any, Any, Any]:
         log = self._build.Log(self._trt)
@@ -201,10 +131,6 @@ class Built:
         for name, tensor in there.items():
             if name not in names:
                 network.unmark_output(tensor)
-
-
-def _plain(array: Any) -> Any:
-    return array.astype("float32") if array.dtype.name == "bfloat16" else array
 
 
 class EngineGraph(Graph):

@@ -20,8 +20,9 @@ from typing import Any, Literal
 import litserve
 from _contract import Failure
 from _serve_http import Refused, check_length, check_model, read
+from _serve_session import open_session
 from _serve_text import Texts
-from _serve_vectors import Encoded, OnnxScores, OnnxVectors, TorchVectors, embed
+from _serve_vectors import Encoded, GraphVectors, TorchVectors, embed
 from fastapi import Request
 from fastapi.responses import JSONResponse
 from litserve.loops.base import _SENTINEL_VALUE, _StopLoopError
@@ -188,12 +189,11 @@ class Embedder(litserve.LitAPI):
         return output
 
 
-def load(folder: Path, request: dict[str, Any]) -> OnnxVectors | TorchVectors:
-    threads = request.get("threads")
-    if request["backend"] == "onnx":
-        kind = OnnxScores if request.get("task") == "rerank" else OnnxVectors
-        return kind(folder, threads=threads, spin=bool(request.get("spin")))
-    return TorchVectors(folder, dtype=request.get("dtype") or "fp32", threads=threads)
+def load(folder: Path, request: dict[str, Any]) -> GraphVectors | TorchVectors:
+    if request["backend"] == "torch":
+        return TorchVectors(folder, dtype=request.get("dtype") or "fp32", threads=request.get("threads"))
+    answer = "scores" if request.get("task") == "rerank" else "sentence_embedding"
+    return GraphVectors(open_session(folder, request), answer)
 
 
 def leave(path: Path, reference: str, message: str, cause: Any, hint: Any) -> None:

@@ -1,6 +1,7 @@
 """Tensors over HTTP on LitServe: requests whose images have one size are computed together."""
 
 import asyncio
+import json
 import math
 import time
 import traceback
@@ -10,17 +11,24 @@ from typing import Any
 
 import litserve
 import numpy as np
-from _contract import Failure, fail
+from _contract import Failure
 from _serve_embeddings import leave
+from _serve_engine import EngineSession, ranges, takes
 from _serve_http import Refused, read
+from _serve_session import Session, open_session
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 from litserve.specs.base import LitSpec
 from litserve.utils import LitAPIStatus, ResponseBufferItem
 from pydantic import BaseModel, ConfigDict
 
-DATATYPES = {"tensor(float)": "FP32", "tensor(float16)": "FP16", "tensor(int64)": "INT64"}
-NUMBERS = {"FP32": "float32", "FP16": "float16", "INT64": "int64"}
+DATATYPES = {
+    "tensor(float)": "FP32", "tensor(float16)": "FP16", "tensor(int64)": "INT64",
+    "Float": "FP32", "Half": "FP16", "BFloat16": "FP32", "Int32": "INT32", "Int64": "INT64",
+}  # fmt: skip
+"""The protocol's words for the types of ONNX Runtime and of TensorRT. JSON has no BF16: it is widened."""
+
+NUMBERS = {"FP32": "float32", "FP16": "float16", "INT32": "int32", "INT64": "int64"}
 MOST_NUMBERS = 64 * 2**20
 
 
@@ -43,10 +51,10 @@ class Asked(BaseModel):
 class Tensors(LitSpec):
     """Reads and writes the Open Inference Protocol in the process that answers HTTP."""
 
-    def __init__(self, name: str, facts: dict[str, Any]) -> None:
+    def __init__(self, name: str, facts: dict[str, Any], sizes: Path) -> None:
         super().__init__()
         self.api_path = f"/v2/models/{name}/infer"
-        self._name, self._facts = name, facts
+        self._name, self._facts, self._sizes = name, facts, sizes
 
     def pre_setup(self, lit_api: litserve.LitAPI) -> None:
         del lit_api
@@ -61,6 +69,7 @@ class Tensors(LitSpec):
     async def infer(self, request: Request) -> JSONResponse:
         asked = await read(request, Asked)
         arrays = arrays_of(asked.inputs, self._facts)
+        require_built_for(arrays, self._sizes)
         uid, event = uuid.uuid4(), asyncio.Event()
         self.response_buffer[uid] = ResponseBufferItem(event=event)
         try:
@@ -76,17 +85,23 @@ class Tensors(LitSpec):
 
 
 class Network(litserve.LitAPI):
-    """The model's process. Why it could not start is left in `failure` for the one that waits for it."""
+    """The model's process. Why it could not start is left in `failure` for the one that waits for it, the
+    sizes that an engine was built for in `sizes`."""
 
-    def __init__(self, request: dict[str, Any], facts: dict[str, Any], failure: Path, **options: Any) -> None:
+    def __init__(
+        self, request: dict[str, Any], facts: dict[str, Any], failure: Path, sizes: Path, **options: Any
+    ) -> None:
         super().__init__(**options)
-        self._request, self._facts, self._failure = request, facts, failure
+        self._request, self._facts, self._failure, self._sizes = request, facts, failure, sizes
 
     def setup(self, device: str) -> None:
         del device
         try:
             self._session = open_session(Path(self._request["model"]), self._request)
-            self.predict([first_input(self._facts)])
+            if isinstance(self._session, EngineSession):  # which computed something already
+                self._sizes.write_text(json.dumps(self._session.profiles), encoding="utf-8")
+            else:
+                self.predict([first_input(self._facts)])
         except Failure as error:
             leave(self._failure, error.reference, error.message, error.cause, error.hint)
             raise
@@ -106,7 +121,7 @@ class Network(litserve.LitAPI):
         return output
 
 
-def describe(app: FastAPI, name: str, facts: dict[str, Any]) -> None:
+def describe(app: FastAPI, name: str, facts: dict[str, Any], platform: str) -> None:
     """What the network takes and gives, and that it is ready: it computed before the port was answered."""
 
     @app.get(f"/v2/models/{name}")
@@ -122,7 +137,7 @@ def describe(app: FastAPI, name: str, facts: dict[str, Any]) -> None:
             ]
             for key in ("inputs", "outputs")
         }
-        return JSONResponse({"name": name, "versions": ["1"], "platform": "onnxruntime_onnx", **described})
+        return JSONResponse({"name": name, "versions": ["1"], "platform": platform, **described})
 
     @app.get(f"/v2/models/{name}/ready")
     async def ready() -> JSONResponse:
@@ -143,7 +158,8 @@ def arrays_of(tensors: list[Any], facts: dict[str, Any]) -> dict[str, Any]:
             )
         wanted = value["shape"]
         fits = len(tensor.shape) == len(wanted) and all(
-            n > 0 and (not isinstance(w, int) or w == n) for n, w in zip(tensor.shape, wanted, strict=False)
+            n > 0 and (not isinstance(w, int) or w in (n, -1))
+            for n, w in zip(tensor.shape, wanted, strict=False)
         )
         step = int(facts.get("size_step") or 1)
         if not fits or any(n % step for n in tensor.shape[2:]):
@@ -169,6 +185,15 @@ def arrays_of(tensors: list[Any], facts: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+def require_built_for(arrays: dict[str, Any], sizes: Path) -> None:
+    """Refuse what no profile of an engine takes; where `sizes` is not there, any size is taken."""
+    if not sizes.is_file():
+        return
+    profiles = json.loads(sizes.read_text(encoding="utf-8"))
+    if not any(takes(profile, {name: array.shape for name, array in arrays.items()}) for profile in profiles):
+        raise Refused(400, f"the engine takes {ranges(profiles)}", code="shape", param="inputs")
+
+
 def written(found: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, Any]]:
     kinds = {v["name"]: DATATYPES.get(v["type"], "FP32") for v in facts["outputs"]}
     return [
@@ -177,9 +202,9 @@ def written(found: dict[str, Any], facts: dict[str, Any]) -> list[dict[str, Any]
     ]
 
 
-def compute(session: Any, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def compute(session: Session, requests: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Requests of one size together, each answer back in its place."""
-    names = [value.name for value in session.get_outputs()]
+    names = session.outputs
     groups: dict[Any, list[int]] = {}
     for place, arrays in enumerate(requests):
         groups.setdefault(tuple(a.shape[1:] for a in arrays.values()), []).append(place)
@@ -204,27 +229,6 @@ def first_input(facts: dict[str, Any]) -> dict[str, Any]:
         )
         for v in facts["inputs"]
     }
-
-
-def open_session(folder: Path, request: dict[str, Any]) -> Any:
-    import onnxruntime
-
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 3
-    options.add_session_config_entry("session.intra_op.allow_spinning", "1" if request.get("spin") else "0")
-    if request.get("threads"):
-        options.intra_op_num_threads = request["threads"]
-    try:
-        return onnxruntime.InferenceSession(
-            str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
-        )
-    except Exception as error:  # noqa: BLE001 - the library's errors share no base of their own
-        fail(
-            "onnx-unreadable",
-            f"ONNX Runtime cannot load `{folder.name}/model.onnx`",
-            [str(error).strip().splitlines()[0][:300]],
-            ["make the artefact again"],
-        )
 
 
 def shown(shape: list[Any]) -> list[int]:

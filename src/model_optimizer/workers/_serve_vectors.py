@@ -9,6 +9,7 @@ from _checkpoint import most_tokens, read_config, read_json
 from _contract import fail
 from _sentence import read_sentence
 from _serve_batches import groups
+from _serve_session import Session
 
 
 class Encoded(NamedTuple):
@@ -48,48 +49,23 @@ def _padded(texts: list[Encoded]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return ids, mask, types
 
 
-class OnnxVectors:
-    """A folder with model.onnx whose graph pools and normalises: an output `sentence_embedding` [b,d]."""
+class GraphVectors:
+    """A graph that pools and normalises: `answer` is its output, `sentence_embedding` [b,d], or `scores`
+    [b,labels] of a cross-encoder."""
 
-    answer = "sentence_embedding"
-
-    def __init__(self, folder: Path, *, threads: int | None, spin: bool) -> None:
-        import onnxruntime
-
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
-        options.add_session_config_entry("session.intra_op.allow_spinning", "1" if spin else "0")
-        if threads:
-            options.intra_op_num_threads = threads
-        path = folder / "model.onnx"
-        try:
-            self._session = onnxruntime.InferenceSession(
-                str(path), options, providers=["CPUExecutionProvider"]
-            )
-        except Exception as error:  # noqa: BLE001 - the library's errors share no base of their own
-            fail(
-                "onnx-unreadable",
-                f"ONNX Runtime cannot load `{folder.name}/{path.name}`",
-                [str(error).strip().splitlines()[0][:300]],
-                ["make the artefact again"],
-            )
-        self._inputs = {found.name for found in self._session.get_inputs()}
-        outputs = [found.name for found in self._session.get_outputs()]
-        if self.answer not in outputs:
-            fail("onnx-output", f"`{folder.name}` has no output {self.answer}", [", ".join(outputs)])
-        self.version = f"onnxruntime {onnxruntime.__version__}"
+    def __init__(self, session: Session, answer: str) -> None:
+        self._session, self._answer = session, answer
+        if answer not in session.outputs:
+            fail("graph-output", f"the graph has no output {answer}", [", ".join(session.outputs)])
+        self.version = session.version
 
     def run(self, ids: np.ndarray, mask: np.ndarray, types: np.ndarray) -> np.ndarray:
+        short = self._session.longer("input_ids", ids.shape[1]) - ids.shape[1]
+        ids, mask, types = (np.pad(array, ((0, 0), (0, short))) for array in (ids, mask, types))
         positions = np.broadcast_to(np.arange(ids.shape[1], dtype=np.int64), ids.shape)
         given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types, "position_ids": positions}
-        fed = {name: array for name, array in given.items() if name in self._inputs}
-        return self._session.run([self.answer], fed)[0].astype(np.float32, copy=False)
-
-
-class OnnxScores(OnnxVectors):
-    """A cross-encoder: an output `scores` [b,labels] for pairs of texts."""
-
-    answer = "scores"
+        fed = {name: array for name, array in given.items() if name in self._session.inputs}
+        return self._session.run([self._answer], fed)[0].astype(np.float32, copy=False)
 
 
 class TorchVectors:
@@ -137,8 +113,10 @@ def pool(hidden: np.ndarray, mask: np.ndarray, way: str) -> np.ndarray:
 
 
 def longest(folder: Path, asked: int | None) -> int:
-    """The most tokens of a text: what was asked, at most what the folder says."""
+    """The most tokens of a text: what was asked, at most what the folder and the engine in it take."""
     about = folder / "mopt.json"
-    said = read_json(about).get("max_tokens") if about.is_file() else None
+    facts = read_json(about) if about.is_file() else {}
+    said = facts.get("max_tokens")
     limit = said if isinstance(said, int) else most_tokens(folder, read_config(folder))
-    return min(asked, limit) if asked else limit
+    built = [profile.get("sequence", [limit])[-1] for profile in facts.get("engine", {}).get("profiles", ())]
+    return min(limit, asked or limit, max(built, default=limit))
