@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -187,8 +186,8 @@ def verify_engine(question: Question, engine: Engine, *, run: RunWorker, progres
 
 
 def _engine_row(
-    engine: Engine, request: dict[str, Any], run: RunWorker, progress: Progress
-) -> Mapping[str, Any]:
+    engine: Engine, request: Mapping[str, object], run: RunWorker, progress: Progress
+) -> Mapping[str, object]:
     """What the worker found. HostError where the library here is not the one that built the engine."""
     try:
         return run(engine.environment, "operators_engine", request, progress)
