@@ -274,8 +274,8 @@ def test_a_key_that_the_server_would_not_ask_for_is_refused(tmp_path: Path) -> N
     assert prepared(order("vllm", tmp_path), ENGINES["vllm"], how) is ENGINES["vllm"]
 
 
-def test_a_network_has_no_server(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="has no server of its own"):
+def test_a_graph_is_no_engine_yet(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="runs engines, and"):
         prepared(order("tensorrt", tmp_path), ENGINES["tensorrt"], How(log=tmp_path / "log"))
 
 

@@ -72,7 +72,7 @@ class Terminal:
         return self.program.returncode, out, err
 
 
-def until(true: Callable[[], object], seconds: float = 30.0) -> object:
+def until(true: Callable[[], object], seconds: float = 300.0) -> object:
     end = time.monotonic() + seconds
     while not (found := true()):
         assert time.monotonic() < end, "it never came true"

@@ -11,7 +11,6 @@ import pytest
 import model_optimizer.workers as workers
 from model_optimizer.convert import onnx_from_torch, onnx_vision
 from model_optimizer.core import Gpu, Host, Launch, ToolError, plugins
-from model_optimizer.engines import tensorrt
 from model_optimizer.serve import ServerHandle, Wish, resolve, start
 from model_optimizer.system import files, processes
 from model_optimizer.system.environments import worker
@@ -110,7 +109,12 @@ def begin(folder: Path, python: Path, log: Path, version: str = VERSION) -> Serv
         return running
 
     return start(
-        order.plan, order.artifact, engine=tensorrt, log=log, progress=quiet, start_process=play_worker
+        order.plan,
+        order.artifact,
+        engine=engines["tensorrt"],
+        log=log,
+        progress=quiet,
+        start_process=play_worker,
     )
 
 
