@@ -58,4 +58,7 @@ vllm, kv_cache_tokens: off by 5.1 % (median of 2), 10.0 % at most
 
 def test_nothing_yet() -> None:
     said = CliRunner().invoke(app, ["facts", "measured"]).stdout
-    assert said == "nothing was measured on this machine yet: `mopt serve` compares what engines print with what was predicted\n"
+    assert (
+        said
+        == "nothing was measured on this machine yet: `mopt serve` compares what engines print with what was predicted\n"
+    )
