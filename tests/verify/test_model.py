@@ -151,7 +151,7 @@ def test_models_of_different_tasks_are_refused(tmp_path: Path) -> None:
 def test_a_format_nobody_reads_lists_those_that_are_read(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         check(Models(), tmp_path, candidate=dataclasses.replace(CANDIDATE, format="gguf"))
-    assert caught.value.hint[0].startswith("known: compressed_tensors, endpoint, onnx")
+    assert caught.value.hint[0].startswith("known: compressed_tensors, endpoint, modelopt, onnx")
 
 
 def test_nothing_half_written_stays_when_a_worker_fails(tmp_path: Path) -> None:

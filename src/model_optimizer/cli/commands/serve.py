@@ -233,11 +233,11 @@ def _supervise(order: "Order", engine: "Engine", room: "Room", asked: Asked) -> 
         finally:
             reporter.close()
         try:
-            served = _announce(started, asked, starts=1)
             if asked.detach:
+                _announce(started, asked, starts=1)
                 started.server.detach()
                 return
-            _watch(started, served, engine, room, asked)
+            _watch(started, engine, room, asked)
         except BaseException:
             started.server.stop()
             raise
@@ -367,14 +367,14 @@ def _served(started: "Started", asked: Asked, starts: int) -> "Served":
     )
 
 
-def _watch(started: "Started", served: "Served", engine: "Engine", room: "Room", asked: Asked) -> None:
-    """Until it ends for good, or Ctrl-C."""
+def _watch(started: "Started", engine: "Engine", room: "Room", asked: Asked) -> None:
+    """Say where it is, then until it ends for good, or Ctrl-C."""
     from model_optimizer.cli.progress import Reporter
     from model_optimizer.flow import serve as flow
     from model_optimizer.serve import Outside, forget, watch
 
     count = 1
-    how = dataclasses.replace(asked.how, port=int(served.url.rpartition(":")[2]))
+    how = dataclasses.replace(asked.how, port=int(started.server.url.rpartition(":")[2]))
 
     def again() -> "ServerHandle":
         nonlocal count
@@ -392,14 +392,18 @@ def _watch(started: "Started", served: "Served", engine: "Engine", room: "Room",
 
     outside = Outside(say=lambda text: click.echo(text, err=True), explain=explain)
     error: MoptError | None = None
+    served: Served | None = None
     try:
+        served = _announce(started, asked, starts=1)
         error = watch(started.server, again, asked.restart, outside)
     except KeyboardInterrupt:
+        started.server.stop()  # Ctrl-C may come as soon as the address is said, before the watching
         click.echo("stopped", err=True)
         if asked.own_log:
             shutil.rmtree(asked.how.log.parent, ignore_errors=True)
     finally:
-        forget(_folder(), served)
+        if served is not None:
+            forget(_folder(), served)
     if error is not None:
         raise error
 
