@@ -89,9 +89,3 @@ def smollm2(llm_compressor_env_python: Path) -> Path:
     folder = root / ".cache/SmolLM2-135M-Instruct"
     subprocess.run([sys.executable, root / "examples/fetch_smollm2.py", folder], check=True)
     return folder
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files with engines go first: they take longest, and processes that share the files end together then."""
-    engines = {item.path for item in items if item.get_closest_marker("engine")}
-    items.sort(key=lambda item: item.path not in engines)
