@@ -1,16 +1,15 @@
 """The wiring of a study: predictions, artefacts that passed, real servers from stand-ins, files in the folder."""
 
 import math
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from tests.flow import stand_in
 
 from model_optimizer import api
 from model_optimizer.core import (
-    Artifact,
     Estimate,
     HostError,
     Launch,
@@ -29,10 +28,7 @@ from model_optimizer.flow.side_by_side import changed_defaults
 from model_optimizer.flow.study import TuneRequest
 from model_optimizer.flow.tune import Guide, Loads, Runner, attained, printed_tokens
 from model_optimizer.planner.memory import card
-from model_optimizer.system import processes
-from model_optimizer.system.processes import Running
 from model_optimizer.tune import Order
-from model_optimizer.tune.objective import Aim
 
 SLO = Slo(ttft_ms=1000, tpot_ms=25)
 WORK = Workload(concurrency=64, prompt_tokens=Lengths.fixed(1024), output_tokens=Lengths.fixed(128))
@@ -130,32 +126,9 @@ class Engine:
         return Launch(environment="onnx", arguments=("-c", code), served_name="fake", ready_path="/v1/models")
 
 
-def begin(launch: Launch, log: Path) -> Running:
-    return processes.start([sys.executable, *launch.arguments], log=log)
-
-
 def runner(tmp_path: Path, **given: object) -> Runner:
-    loads = Loads(
-        workload=Workload(concurrency=2, prompt_tokens=Lengths.fixed(8), output_tokens=Lengths.fixed(8)),
-        slo=Slo(tpot_ms=500),
-        levels=(2.0,),
-        seconds=0.6,
-        probe_s=0.4,
-        vocab_size=1000,
-    )
-    artifact = Artifact(path=str(tmp_path), format="x", scheme="bf16", task="generate", bytes=0, digest="")
-    base = {
-        "loads": loads,
-        "aim": Aim(objective="goodput", slo=loads.slo),
-        "artifacts": {"bf16": artifact},
-        "engine": Engine(),
-        "logs": tmp_path,
-        "progress": lambda text, share: None,
-        "start_process": begin,
-        "start_limit_s": 60.0,
-        "sleep": lambda seconds: None,
-    }
-    return Runner(**{**base, **given})  # type: ignore[arg-type]
+    made = stand_in.runner(tmp_path, **{"engine": Engine(), **given})
+    return replace(made, loads=replace(made.loads, seconds=0.6, probe_s=0.4))
 
 
 def test_an_order_is_a_start_a_load_and_an_end(tmp_path: Path) -> None:
