@@ -10,6 +10,7 @@ from model_optimizer.core import Lengths, Workload
 from model_optimizer.core.lengths import parse
 from model_optimizer.core.study import Shape
 from model_optimizer.engines import vllm
+from model_optimizer.facts import vllm as releases
 from model_optimizer.flow.sharing import (
     KEPT,
     LOADING,
@@ -168,8 +169,8 @@ def test_the_memory_of_a_host_is_added_up() -> None:
 
 @pytest.mark.parametrize("name", ["gpu-memory-utilization", "kv-cache-memory-bytes"])
 def test_the_options_are_known_to_the_release_that_is_measured(name: str) -> None:
-    assert vllm.takes("0.25.1", f"--{name}")
-    assert vllm.takes("0.10.0", f"--{name}") is (name == "gpu-memory-utilization")
+    assert releases.takes("0.25.1", f"--{name}")
+    assert releases.takes("0.10.0", f"--{name}") is (name == "gpu-memory-utilization")
 
 
 def test_a_start_may_hold_more_for_a_moment() -> None:

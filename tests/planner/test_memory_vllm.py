@@ -6,6 +6,7 @@ import pytest
 
 from model_optimizer.core import Fit, FitQuestion, GpuMemory, Lora, MoptError, UsageError, plugins
 from model_optimizer.facts import memory
+from model_optimizer.facts import vllm as releases
 from model_optimizer.planner.memory import card, graphs, vllm
 from model_optimizer.system import models
 
@@ -368,5 +369,9 @@ def test_the_share_must_be_free_though_the_kv_cache_is_given() -> None:
 
 
 def test_old_releases_take_no_size_of_the_kv_cache() -> None:
-    with pytest.raises(UsageError, match="no --kv-cache-memory-bytes"):
+    with pytest.raises(UsageError, match="does not take `--kv-cache-memory-bytes`") as fitted:
         fit(version="0.10.1", max_model_len=4096, kv_cache_memory_bytes=GIB)
+    with pytest.raises(UsageError) as taken:
+        releases.take("0.10.1", "--kv-cache-memory-bytes")
+    assert (fitted.value.message, fitted.value.cause) == (taken.value.message, taken.value.cause)
+    assert fitted.value.hint == ("give --gpu-memory-utilization or --vram",)

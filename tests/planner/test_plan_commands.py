@@ -52,17 +52,17 @@ def test_each_option_of_vllm_is_known_to_the_release(version: str, task: str) ->
     words = vllm.command(made("vllm", version, task))
     assert words[:3] == ("vllm", "serve", QWEN)
     for option in options(words):
-        assert vllm.take(version, option)
+        assert releases.take(version, option)
     pooling = {"--runner", "--task"} & set(words)
     assert bool(pooling) == (task == "embed")
 
 
 def test_an_option_that_a_release_does_not_take_is_refused() -> None:
     with pytest.raises(UsageError, match="does not take") as caught:
-        vllm.take("0.33.0", "--task")
+        releases.take("0.33.0", "--task")
     assert "--runner" in caught.value.hint[0]
     with pytest.raises(UsageError, match="not in the facts"):
-        vllm.take("0.33.0", "--no-such-option")
+        releases.take("0.33.0", "--no-such-option")
     old = made("vllm", "0.8.5")
     reasoning = Setting(name="max-cudagraph-capture-size", value="8", because="x", source="derived")
     with pytest.raises(UsageError, match="does not take"):

@@ -1,7 +1,5 @@
 """vLLM on NVIDIA GPUs: which release serves a model where, and the exact command with checked options."""
 
-from functools import cache
-
 from model_optimizer.core import (
     Host,
     Launch,
@@ -11,13 +9,13 @@ from model_optimizer.core import (
     Scheme,
     Setting,
     Term,
-    UsageError,
     Workload,
 )
 from model_optimizer.core.site import Ability, Offer, Site
 from model_optimizer.facts import architectures, releases
 from model_optimizer.facts import vllm as facts
 from model_optimizer.facts.versions import key
+from model_optimizer.facts.vllm import take, takes
 
 from . import _gpu as g
 
@@ -163,35 +161,6 @@ def offer(model: ModelSpec, site: Site, version: str) -> Offer:
 
 def ability(scheme: Scheme, site: Site, version: str) -> Ability:
     return g.ability(scheme, site, vllm=version)
-
-
-def take(version: str, flag: str) -> str:
-    """The option, when the facts have it for this release. UsageError otherwise: a plan never guesses one."""
-    fact = _flags().get(flag)
-    if fact is None:
-        raise UsageError(
-            f"the option `{flag}` of vLLM is not in the facts", hint=("`mopt facts vllm` lists them",)
-        )
-    early = fact.since is not None and key(version) < key(fact.since)
-    late = fact.until is not None and (fact.until.startswith("before") or key(version) > key(fact.until))
-    if early or late:
-        when = f"it came with {fact.since}" if early else f"its last release was {fact.until}"
-        hint = (f"use {fact.use_instead}",) if fact.use_instead else ()
-        raise UsageError(f"vLLM {version} does not take `{flag}`", cause=(when,), hint=hint)
-    return flag
-
-
-def takes(version: str, flag: str) -> bool:
-    try:
-        take(version, flag)
-    except UsageError:
-        return False
-    return True
-
-
-@cache
-def _flags() -> dict[str, facts.FlagFact]:
-    return {row.flag: row for row in facts.flags()}
 
 
 def _arguments(plan: Plan, host: str, port: int) -> list[str]:

@@ -140,7 +140,37 @@ def flags() -> tuple[FlagFact, ...]:
 
 def flag(name: str) -> FlagFact | None:
     """One option, for example `--swap-space`; None when nothing is known of it."""
-    return next((row for row in flags() if row.flag == name), None)
+    return _by_name().get(name)
+
+
+def take(version: str, name: str, *, otherwise: str | None = None) -> str:
+    """The option, when this release is known to take it. UsageError otherwise, with what to do instead."""
+    fact = flag(name)
+    if fact is None:
+        raise UsageError(
+            f"the option `{name}` of vLLM is not in the facts", hint=("`mopt facts vllm` lists them",)
+        )
+    early = fact.since is not None and key(version) < key(fact.since)
+    late = fact.until is not None and (fact.until.startswith("before") or key(version) > key(fact.until))
+    if early or late:
+        when = f"it came with {fact.since}" if early else f"its last release was {fact.until}"
+        own = f"use {fact.use_instead}" if fact.use_instead else None
+        hint = tuple(one for one in (own, otherwise) if one)
+        raise UsageError(f"vLLM {version} does not take `{name}`", cause=(when,), hint=hint)
+    return name
+
+
+def takes(version: str, name: str) -> bool:
+    try:
+        take(version, name)
+    except UsageError:
+        return False
+    return True
+
+
+@cache
+def _by_name() -> dict[str, FlagFact]:
+    return {row.flag: row for row in flags()}
 
 
 @cache

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from model_optimizer.core import Engine, Fit, Host, ModelSpec, Plan, Scheme, Setting, Workload
 from model_optimizer.core.units import show_bytes
-from model_optimizer.engines import vllm
+from model_optimizer.facts import vllm
 from model_optimizer.system import gpu_memory
 
 from .tune import Guide, Loads

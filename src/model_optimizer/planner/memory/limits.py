@@ -5,7 +5,7 @@ from typing import Literal
 
 from model_optimizer.core import FitQuestion, ModelSpec, Setting, UsageError
 from model_optimizer.facts import memory, vllm
-from model_optimizer.facts.versions import key, minor
+from model_optimizer.facts.versions import minor
 
 Engine = Literal["V0", "V1"]
 # Up to here engine V0 runs a whole prompt in one step; beyond, in chunks.
@@ -37,7 +37,8 @@ def choose(
     question: FitQuestion, rules: memory.VllmMemory, version: str, release: vllm.VllmRelease | None
 ) -> Limits:
     """UsageError for numbers that contradict the model or each other."""
-    _require_option(question, version)
+    if question.kv_cache_memory_bytes is not None:
+        vllm.take(version, f"--{KV_BYTES}", otherwise="give --gpu-memory-utilization or --vram")
     engine = engine_of(question, rules)
     legacy = memory.legacy()
     length = max_model_len(question)
@@ -71,20 +72,6 @@ def choose(
         block_size=question.block_size or block,
     )
     return replace(made, settings=_settings(question, made, _known(version, release)))
-
-
-def _require_option(question: FitQuestion, version: str) -> None:
-    """The size of the KV cache can be given outright in newer releases only."""
-    if question.kv_cache_memory_bytes is None:
-        return
-    fact = vllm.flag(f"--{KV_BYTES}")
-    since = fact.since if fact else None
-    if since is not None and key(version) < key(since):
-        raise UsageError(
-            f"vLLM {version} has no --{KV_BYTES}",
-            cause=(f"it begins with {since}",),
-            hint=("give --gpu-memory-utilization or --vram",),
-        )
 
 
 def engine_of(question: FitQuestion, rules: memory.VllmMemory) -> Engine:
