@@ -54,6 +54,14 @@ def test_wrong_usage_exits_with_two(arguments: tuple[str, ...], code: int, text:
     assert done.stdout == ""
 
 
+@pytest.mark.parametrize("arguments", [(), ("env",), ("serve", "--help")])
+def test_help_is_lines_and_not_one_message(arguments: tuple[str, ...]) -> None:
+    done = mopt(*arguments)
+    shown = done.stderr or done.stdout
+    assert done.returncode == (0 if "--help" in arguments else 2)
+    assert shown.startswith("Usage: mopt") and "\\n" not in shown and "error[" not in shown
+
+
 def test_errors_are_json_where_json_was_asked() -> None:
     done = mopt("doctor", "--host", "/nowhere.json", "--json")
     assert done.returncode == 2

@@ -224,3 +224,42 @@ def test_the_options_of_another_program_are_not_taken_for_ours() -> None:
 def test_a_script_is_explained_line_by_line() -> None:
     found = ask("export A=1\ntrtexec --onnx=m.onnx --workspace=1\nvllm serve X \\\n  --swap-space 4\n")
     assert found.today == ("trtexec --onnx=m.onnx --memPoolSize=workspace:1", "vllm serve X")
+
+
+@pytest.mark.parametrize(
+    ("thing", "engine", "today"),
+    [
+        (
+            "--gpu-memory-utilization 0.95 --swap-space 16 --enforce-eager",
+            None,
+            ("vllm serve MODEL --gpu-memory-utilization 0.95 --enforce-eager",),
+        ),
+        (
+            "--mem-fraction-static 0.9 --chunked-prefill-size 4096",
+            None,
+            ("python -m sglang.launch_server --mem-fraction-static 0.9 --chunked-prefill-size 4096",),
+        ),
+        (
+            "--max_batch_size 8 --tp_size 2",
+            None,
+            ("trtllm-serve MODEL --max_batch_size 8 --tensor_parallel_size 2",),
+        ),
+        ("--dtype half --tp 2", "sglang", ("python -m sglang.launch_server --dtype half --tp-size 2",)),
+    ],
+)
+def test_options_alone_are_read_as_those_of_the_program_that_has_most(
+    thing: str, engine: str | None, today: tuple[str, ...]
+) -> None:
+    assert ask(thing, engine=engine).today == today
+
+
+def test_a_sentence_that_begins_with_an_option_is_no_command() -> None:
+    assert ask("--max-num-seqs 256 and --block-size 16 are best").kind == "claim"
+    with pytest.raises(MoptError, match="nothing is known"):
+        ask("--foo 1 --bar 2")
+
+
+@pytest.mark.parametrize("end", [" ...", " …", "..."])
+def test_an_ellipsis_is_no_word(end: str) -> None:
+    assert ask(f"--gpu-memory-utilization 0.95{end}").title == "--gpu-memory-utilization (vLLM)"
+    assert ask(f"vllm serve X --max-num-seqs 4{end}").today == ("vllm serve X --max-num-seqs 4",)

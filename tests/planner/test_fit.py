@@ -109,6 +109,25 @@ def test_an_answer_of_no_is_still_an_answer_on_stdout() -> None:
     assert "CUDA out of memory" in out
 
 
+def test_a_no_says_what_helps() -> None:
+    _, out = call("Qwen/Qwen3-32B", "--gpu", "l4")
+    assert "What helps: fewer bits (--scheme)" in out
+    _, out = call("Qwen/Qwen3-0.6B", "--gpu", "l4")
+    assert "What helps" not in out
+
+
+@pytest.mark.parametrize("engine", ["vllm", "llama.cpp"])
+def test_a_desktop_card_that_is_only_named_is_said_to_be_taken_as_empty(engine: str) -> None:
+    asked = ("Qwen/Qwen3-0.6B", "--gpu", "4060 laptop", "--engine", engine)
+    _, found = answer(*asked)
+    assert [note for note in found["notes"] if "--reserve 512MiB" in note]
+    for more in (("--reserve", "1GiB"), ("--vram", "6GiB")):
+        assert not [note for note in answer(*asked, *more)[1]["notes"] if "--reserve" in note]
+    assert not [
+        note for note in answer("Qwen/Qwen3-0.6B", "--gpu", "h100")[1]["notes"] if "--reserve" in note
+    ]
+
+
 def test_gpus_that_nothing_is_said_about_share_the_layers() -> None:
     code, found = answer("Qwen/Qwen3-32B", "--gpus", "4xL20", "--max-model-len", "8192")
     assert (code, found["gpus"], found["gpu"]) == (0, 4, "L20")
@@ -134,6 +153,8 @@ m in bf16 DOES NOT FIT on 2 x G with vllm 0.1 (limit: kv_cache)
 
 The engine will stop with:
   too long
+
+What helps: a shorter --max-model-len, --kv-cache-dtype fp8, fewer --max-num-seqs, more GPUs (--tp); `mopt plan` finds what fits
 
 Memory of each GPU, 12 GiB in all, budget 11 GiB:
   weights      8 GiB  4 G x 2 B

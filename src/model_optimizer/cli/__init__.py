@@ -28,6 +28,9 @@ def main() -> NoReturn:
         sys.exit(app(standalone_mode=False, prog_name="mopt") or 0)
     except MoptError as error:
         _report(error)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        sys.exit(2)
     except click.UsageError as error:
         command = error.ctx.command_path if error.ctx else "mopt"
         _report(UsageError(error.format_message(), hint=(f"see `{command} --help`",)))

@@ -8,6 +8,14 @@ from model_optimizer.core.units import show_bytes
 HOST = "host memory"
 # Marks behind a number that is neither derived nor the user's own.
 _MARKS = {"assumed": "assumed", "table": "table", "measured": "measured"}
+# What helps when a term of vLLM breaks it, in this order.
+_HELPS = {
+    "weights": "fewer bits (--scheme), more GPUs (--tp), a larger card",
+    "activation": "fewer --max-num-seqs or --max-num-batched-tokens",
+    "kv_cache": "a shorter --max-model-len, --kv-cache-dtype fp8, fewer --max-num-seqs, more GPUs (--tp)",
+    "free_memory": "a lower --gpu-memory-utilization, or ending what else holds the card",
+    "cuda_graphs": "a lower --gpu-memory-utilization, fewer --max-num-seqs, at last --enforce-eager",
+}
 
 
 def fit_text(found: Fit) -> str:
@@ -15,6 +23,8 @@ def fit_text(found: Fit) -> str:
     lines = [_answer(found), f"  {found.because}"]
     if found.error:
         lines += ["", "The engine will stop with:", f"  {found.error}"]
+    if not found.fits and found.engine == "vllm" and found.binding in _HELPS:
+        lines += ["", f"What helps: {_HELPS[found.binding]}; `mopt plan` finds what fits"]
     lines += ["", *_terms(found), "", *_tokens(found)]
     if found.engine_lines:
         lines += ["", "The engine will print:", *(f"  {line}" for line in found.engine_lines)]

@@ -9,7 +9,7 @@ from model_optimizer.facts import flags, glossary
 from model_optimizer.facts.folklore import Claim
 from model_optimizer.facts.glossary import Term
 
-from . import claims, code, container, environment, machine, names, schemes, text
+from . import bare, claims, code, container, environment, machine, names, schemes, text
 from .question import Question, check
 
 PROGRAMS = "model_optimizer.explain.programs"
@@ -22,6 +22,8 @@ def explain(question: Question) -> Explanation:
     """What a thing means today. Raises MoptError with the nearest names when nothing is known."""
     check(question.thing)
     thing = text.clean(question.thing)
+    if thing.endswith(("...", "…")):  # "and so on", which is no word of a command
+        thing = thing.rstrip(" .…") or thing
     check(thing)
     question = replace(question, thing=thing)
     found = (
@@ -110,7 +112,8 @@ def _commands(thing: str, question: Question) -> Explanation | None:
     programs = plugins.load_all(PROGRAMS)
     found: list[Explanation] = []
     exported: list[tuple[str, str]] = []
-    for line in text.lines(thing)[:50]:
+    alone = bare.command(thing, question)
+    for line in [alone] if alone else text.lines(thing)[:50]:
         words = text.without_prefix(line)
         own = text.variables(text.line(line))
         if line[0] == "export":

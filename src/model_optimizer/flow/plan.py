@@ -130,7 +130,7 @@ def _site(request: PlanRequest, fact: GpuFact, memory: GpuMemory, driver: str | 
         compute_capability=memory.compute_capability if fact.compute_capability else None,
         memory_bytes=memory.total_bytes,
         driver=request.driver or driver,
-        server=not _is_consumer(fact),
+        server=card.shared_with(fact) is None,
         wsl=bool(request.host and request.host.wsl),
         unsupported=fact.unsupported,
     )
@@ -314,18 +314,13 @@ def _gpu(request: PlanRequest) -> tuple[GpuFact, GpuMemory, str | None]:
 
 
 def _reserved(request: PlanRequest, memory: GpuMemory, fact: GpuFact) -> tuple[GpuMemory, str | None]:
-    """A display is on most GeForce cards: memory is left for it unless somebody knows better."""
+    """Memory is left for a display unless somebody knows better."""
     if request.used_bytes is not None or request.gpu is None:
         return memory, None
-    name = "reserve-shared" if fact.shared_memory else "reserve-geforce"
-    if not fact.shared_memory and not _is_consumer(fact):
+    rule = card.shared_with(fact)
+    if rule is None:
         return memory, None
-    rule = decisions.rule(name)
     return replace(memory, used_bytes=int(rule.value)), f"{rule.value / 2**20:.0f} MiB, {rule.because}"
-
-
-def _is_consumer(fact: GpuFact) -> bool:
-    return fact.name.startswith(("GeForce", "RTX", "AMD")) or fact.shared_memory
 
 
 def _count(request: PlanRequest) -> int:

@@ -1,5 +1,6 @@
 """Does it fit: one question, answered by the rules of the engine it is about."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from model_optimizer.core import Fit, FitQuestion, UsageError
@@ -42,11 +43,12 @@ def fit(
     if question.engine == "vllm":
         from .memory import vllm
 
-        return vllm.fit(question)
+        return _said_free(vllm.fit(question), question)
     if question.engine == "llama.cpp":
         from .memory import llama_cpp
 
-        return llama_cpp.fit(question, question.gguf or llama_cpp.from_spec(question.model, question.scheme))
+        gguf = question.gguf or llama_cpp.from_spec(question.model, question.scheme)
+        return _said_free(llama_cpp.fit(question, gguf), question)
     if memory is not None and scheme is not None:
         from .memory import handed
 
@@ -61,3 +63,21 @@ def fit(
         hint=(f"modelled: {', '.join(MODELLED)}, onnxruntime, pytorch",),
         reference="not-modelled",
     )
+
+
+def _said_free(found: Fit, question: FitQuestion) -> Fit:
+    """The answer with a note where a card that was only named may have a display on it."""
+    from model_optimizer.facts import gpus
+
+    from .memory import card
+
+    gpu = question.gpu
+    if gpu.source == "measured" or gpu.used_bytes or question.vram_bytes is not None:
+        return found
+    known = next((fact for fact in gpus.load_all() if fact.name == gpu.name), None)
+    rule = card.shared_with(known) if known else None
+    if rule is None:
+        return found
+    held = f"{rule.value / 2**20:.0f}MiB"
+    said = f"the card is taken as empty; `mopt plan` leaves {held} of it ({rule.because})"
+    return replace(found, notes=(*found.notes, f"{said}, as --reserve {held} does here"))

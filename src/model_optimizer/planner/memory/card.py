@@ -5,10 +5,12 @@ from typing import TYPE_CHECKING
 
 from model_optimizer.core import GpuMemory, HostError, MoptError, UsageError
 from model_optimizer.core.units import show_bytes
-from model_optimizer.facts import gpus, memory
+from model_optimizer.facts import decisions, gpus, memory
 
 if TYPE_CHECKING:
     from model_optimizer.core import Gpu, Host
+    from model_optimizer.facts.decisions import Rule
+    from model_optimizer.facts.gpus import GpuFact
 
 OTHERS = {"amd": "AMD's", "intel": "Intel's"}
 SOLD = "as it is sold"
@@ -45,6 +47,14 @@ def named(name: str, *, used_bytes: int | None = None) -> GpuMemory:
         because=because,
         source="table" if row is None else "assumed",
     )
+
+
+def shared_with(fact: "GpuFact") -> "Rule | None":
+    """What is left to a display or the system, unless somebody knows better: on most cards for desktops."""
+    if fact.shared_memory:
+        return decisions.rule("reserve-shared")
+    consumer = fact.name.startswith(("GeForce", "RTX", "AMD"))
+    return decisions.rule("reserve-geforce") if consumer else None
 
 
 def require_cuda(gpu: GpuMemory, engine: str) -> None:
