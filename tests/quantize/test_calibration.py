@@ -83,6 +83,24 @@ def test_every_spelling_of_a_sample(tmp_path: Path) -> None:
     assert room.read(path) == ({"text": "one"}, chat, chat, chat, {"text": "two"}, chat)
 
 
+def test_lines_end_at_newlines_alone(tmp_path: Path) -> None:
+    """JSON may hold other separators as they are, which `splitlines` would cut at."""
+    path = tmp_path / "c.jsonl"
+    path.write_text('{"text": "one\u2028more\u0085still"}\n{"text": "two"}\n', encoding="utf-8")
+    assert room.read(path) == ({"text": "one\u2028more\u0085still"}, {"text": "two"})
+
+
+def test_parts_of_a_message_are_joined_where_all_are_text(tmp_path: Path) -> None:
+    path = tmp_path / "c.jsonl"
+    parts = [{"type": "text", "text": "Hi"}, {"type": "text", "text": "you"}]
+    lines(path, {"messages": [{"role": "user", "content": parts}]})
+    assert room.read(path) == ({"messages": [{"role": "user", "content": "Hi\nyou"}]},)
+    for odd in ([], [*parts, {"type": "image_url"}], [*parts, "x"]):
+        lines(path, {"messages": [{"role": "user", "content": odd}]})
+        with pytest.raises(UsageError, match="line 1 of"):
+            room.read(path)
+
+
 def test_plain_text_has_blank_lines_between_samples(tmp_path: Path) -> None:
     path = tmp_path / "c.txt"
     path.write_text("first\nstill first\r\n\r\nsecond\n\n\n")
@@ -124,6 +142,7 @@ def test_a_file_shorter_than_asked_is_refused(tmp_path: Path) -> None:
     found = settled(Wanted(path=path))
     assert found.count == 2
     assert found.source == str(path)
+    assert found.because.startswith("all 2 samples of the file, 267 were wanted: ")
 
 
 @given(st.integers(1, 60), st.integers(1, 60))

@@ -5,7 +5,6 @@ OpenAI batch file) or plain text with a blank line between texts. Without one th
 which is weaker and said so.
 """
 
-import json
 import math
 import random
 from collections.abc import Iterator, Mapping
@@ -15,6 +14,7 @@ from typing import cast
 
 from model_optimizer.core import HostError, ModelSpec, Scheme, UsageError
 from model_optimizer.core.units import show_bytes
+from model_optimizer.system import user_text
 
 FEWEST, MOST = 64, 512
 """Samples that are taken when nobody says how many: llm-compressor's own default is 512."""
@@ -93,17 +93,15 @@ def calibration(
     if wanted.path is None:
         return plain
     found = sample(read(wanted.path), count, asked=wanted.count, path=wanted.path)
-    return replace(plain, count=len(found), samples=found, source=str(wanted.path))
+    if len(found) < count:
+        few = f"all {len(found)} samples of the file, {count} were wanted: {reason}"
+        because = f"{few}; {length} tokens: {why}"
+    return replace(plain, count=len(found), samples=found, source=str(wanted.path), because=because)
 
 
 def read(path: Path) -> tuple[Sample, ...]:
     """Every sample of a file. Raises UsageError for one that is empty or not understood."""
-    try:
-        if path.stat().st_size > LARGEST_FILE:
-            raise UsageError(f"`{path}` is larger than {show_bytes(LARGEST_FILE)}", hint=("sample it first",))
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"`{path}` cannot be read", cause=(str(error),)) from error
+    text = user_text.read(path, largest_bytes=LARGEST_FILE, hint=(SYNTAX,), reference="calibration-data")
     lines = path.suffix in (".jsonl", ".ndjson") or text.lstrip().startswith("{")
     found = tuple(_json_lines(text, path) if lines else _paragraphs(text))
     if not found:
@@ -181,11 +179,11 @@ def _paragraphs(text: str) -> Iterator[Sample]:
 
 
 def _json_lines(text: str, path: Path) -> Iterator[Sample]:
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):  # other separators may stand inside of strings
         if not line.strip():
             continue
         try:
-            found: object = json.loads(line)
+            found = user_text.parse(line)
         except ValueError as error:
             raise _unread(path, number, f"not JSON: {error}") from error
         made = _sample(cast("Mapping[str, object]", found)) if isinstance(found, dict) else None
@@ -223,8 +221,23 @@ def _turn(turn: object) -> dict[str, str] | None:
     if not isinstance(turn, dict):
         return None
     row = cast("dict[str, object]", turn)
-    role, content = row.get("role"), row.get("content")
-    return {"role": role, "content": content} if isinstance(role, str) and isinstance(content, str) else None
+    role, content = row.get("role"), _content(row.get("content"))
+    return {"role": role, "content": content} if isinstance(role, str) and content is not None else None
+
+
+def _content(content: object) -> str | None:
+    """Text, or OpenAI's list of parts where all are text."""
+    if not isinstance(content, list):
+        return content if isinstance(content, str) else None
+    found = [_part(part) for part in cast("list[object]", content)]
+    texts = [text for text in found if text is not None]
+    return "\n".join(texts) if texts and len(texts) == len(found) else None
+
+
+def _part(part: object) -> str | None:
+    fields = cast("dict[str, object]", part) if isinstance(part, dict) else {}
+    text = fields.get("text")
+    return text if fields.get("type") == "text" and isinstance(text, str) else None
 
 
 def _unread(path: Path, number: int, why: str) -> UsageError:

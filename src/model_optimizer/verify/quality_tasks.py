@@ -5,13 +5,13 @@ chooses the continuation to which it gives the highest probability, as the `mult
 have it; `context` and a choice are joined as they are, so that a choice begins with its space.
 """
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from model_optimizer.core import Gate, UsageError
+from model_optimizer.system import user_text
 
 from .intervals import Interval, decide_mean, proportion, ratio
 from .judged import Judged, gated, reported
@@ -38,12 +38,7 @@ class Item:
 
 def read(path: Path) -> tuple[Item, ...]:
     """The questions of a file. UsageError names the line that cannot be used."""
-    try:
-        if path.stat().st_size > LARGEST_BYTES:
-            raise UsageError(f"`{path}` is larger than 64 MiB", hint=("a few hundred questions are plenty",))
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"`{path}` cannot be read as text", cause=(str(error),), hint=(SYNTAX,)) from error
+    lines = user_text.read(path, largest_bytes=LARGEST_BYTES, hint=(SYNTAX,)).split("\n")
     items = tuple(_item(path, number, line) for number, line in enumerate(lines, 1) if line.strip())
     if not items:
         raise UsageError(f"`{path}` holds no question", hint=(SYNTAX,))
@@ -54,8 +49,8 @@ def read(path: Path) -> tuple[Item, ...]:
 
 def _item(path: Path, number: int, line: str) -> Item:
     try:
-        row: Any = json.loads(line)
-    except (ValueError, RecursionError) as error:
+        row = user_text.parse(line)
+    except ValueError as error:
         raise UsageError(f"`{path}` line {number} is not JSON", cause=(str(error),), hint=(SYNTAX,)) from None
     fields = cast("dict[str, object]", row) if isinstance(row, dict) else {}
     context, choices, answer = (fields.get(key) for key in ("context", "choices", "answer"))

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from importlib.resources import files
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from model_optimizer.core import Task, UsageError
+from model_optimizer.system import user_text
 
 SYNTAX = 'write one text a line, or JSON lines with "text" or "prompt", or with "query" and "document"'
 SENTENCE_WORDS = range(5, 41)
@@ -77,12 +78,7 @@ def builtin() -> Texts:
 
 def read(path: Path) -> Texts:
     """The user's own texts. UsageError names the line that cannot be used."""
-    try:
-        if path.stat().st_size > LARGEST_BYTES:
-            raise UsageError(f"`{path}` is larger than 64 MiB", hint=("a few thousand texts are plenty",))
-        content = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"`{path}` cannot be read as text", cause=(str(error),), hint=(SYNTAX,)) from error
+    content = user_text.read(path, largest_bytes=LARGEST_BYTES, hint=(SYNTAX,))
     lines = [(number, line) for number, line in enumerate(content.split("\n"), 1) if line.strip()]
     as_json = bool(lines) and lines[0][1].lstrip().startswith("{")
     samples = [_from_json(path, n, line) if as_json else Sample(text=line.strip()) for n, line in lines]
@@ -94,7 +90,7 @@ def read(path: Path) -> Texts:
 
 def _from_json(path: Path, number: int, line: str) -> Sample:
     try:
-        row: Any = json.loads(line)
+        row = user_text.parse(line)
     except ValueError as error:
         raise UsageError(f"`{path}` line {number} is not JSON", cause=(str(error),), hint=(SYNTAX,)) from None
     fields = cast("dict[str, object]", row) if isinstance(row, dict) else {}
