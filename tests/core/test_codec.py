@@ -1,6 +1,9 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from model_optimizer.core import Estimate, Host, Plan, Slo, Spread, UsageError, Workload, codec, digest
 
@@ -64,6 +67,42 @@ def test_schema_names_are_snake_case() -> None:
 def test_equal_nouns_have_equal_digests(tmp_path: Path) -> None:
     assert digest.of_noun(plan()) == digest.of_noun(plan())
     assert digest.of_noun(plan()) != digest.of_noun(Host())
+
+
+NUMBERS = st.integers(0, 1 << 50)
+
+
+@given(limit=NUMBERS, rate=NUMBERS, share=NUMBERS, end=NUMBERS)
+def test_a_whole_number_has_one_digest_however_it_is_written(
+    limit: int, rate: int, share: int, end: int
+) -> None:
+    """Typed fields, values of mappings and of tuples, in nouns within a noun."""
+
+    def made(number: type[int] | type[float]) -> Plan:
+        return replace(
+            plan(),
+            slo=Slo(ttft_ms=number(limit), percentile=number(99)),
+            workload=Workload(qps=number(rate), models={"m": number(share)}),
+            estimate=Estimate(interval={"ttft_ms": (number(0), number(end))}),
+        )
+
+    whole = made(int)
+    assert whole == made(float)
+    assert digest.of_noun(whole) == digest.of_noun(made(float))
+    assert digest.of_noun(whole) == digest.of_noun(codec.loads(codec.dumps(whole), Plan))
+    assert digest.of_noun(whole) != digest.of_noun(replace(whole, slo=Slo(ttft_ms=limit + 0.5)))
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_equal_floats_have_one_digest(value: float) -> None:
+    assert digest.of_noun(Slo(e2e_ms=value)) == digest.of_noun(Slo(e2e_ms=0.0 if value == 0 else value))
+    assert (digest.of_noun(Slo(e2e_ms=value)) == digest.of_noun(Slo(e2e_ms=1.5))) == (value == 1.5)
+
+
+def test_digests_of_nouns_from_files_stay_as_they_were_recorded() -> None:
+    text = b'{"schema": "slo/1", "ttft_ms": 200, "percentile": 99.0, "quality": 0.975}'
+    recorded = "sha256:5c7227eac0aaab5b00dee09fb35e2ccd1c779a62a1cd9498978a6e69d226fd40"
+    assert digest.of_noun(codec.loads(text, Slo)) == recorded
 
 
 def test_a_folder_s_digest_covers_names_and_contents(tmp_path: Path) -> None:

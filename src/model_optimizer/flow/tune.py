@@ -466,8 +466,7 @@ def subject(order: ServeOrder, run: RunFolder | None) -> Subject:
 
 def lock_of(study: Study, host: Host, *, date: str, versions: Mapping[str, str]) -> Lock:
     """What the winner, or the default where nothing was better, was measured on."""
-    written = study.winner or study.plan
-    plan = codec.loads(codec.dumps(written), Plan)  # as it reads later: 99 and 99.0 have two digests
+    plan = study.winner or study.plan
     proven = study.proven if study.winner else None
     values = proven.b_values if proven else ()
     return Lock(

@@ -1,6 +1,6 @@
 """How long starts took: one small file for each engine, version, model and GPU, in the user's data folder."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from model_optimizer.core import MoptError, codec, digest
@@ -48,5 +48,5 @@ def add(kind: Kind, start: Start, place: Path | None = None) -> None:
 
 
 def _path(kind: Kind, place: Path | None) -> Path:
-    name = digest.of_noun(replace(kind)).removeprefix("sha256:")[:16]
+    name = digest.of_noun(kind).removeprefix("sha256:")[:16]
     return (place or folder()) / f"{kind.engine}-{name}.json"
