@@ -33,3 +33,27 @@ def test_an_unknown_target_and_missing_words_are_refused(tmp_path: Path) -> None
     for words in (["--to", "mars"], [], ["--to", "triton"]):
         found = CliRunner().invoke(app, ["deploy", *words, *([str(tmp_path)] if words else [])])
         assert isinstance(found.exception, UsageError) and found.exception.hint
+
+
+def test_the_target_is_compared_with_what_the_engine_is_for(tmp_path: Path) -> None:
+    made = tmp_path / "net"
+    made.mkdir()
+    engine = {
+        "file": "model.engine", "library": "tensorrt", "version": "11.4.0", "compute_capabilities": ["8.9"],
+        "profiles": [{"batch": [1, 2, 4], "sequence": [1, 32, 64]}],
+    }  # fmt: skip
+    (made / "mopt.json").write_text(json.dumps({"task": "embed", "scheme": "fp16", "engine": engine}))
+    (made / "model.engine").write_bytes(b"engine")
+    words = ["deploy", str(made), "--to", "triton", "--out", str(tmp_path / "r")]
+    for more, says in (
+        (["--gpu", "h200"], "does not run on"),
+        (["--tensorrt", "10.13"], "10.13 will run it"),
+        (["--tensorrt", "new"], "is not a version"),
+        (["--prompt-tokens", "100"], "sequence ends at 64"),
+    ):
+        found = CliRunner().invoke(app, [*words, *more])
+        assert isinstance(found.exception, UsageError) and says in found.exception.message
+    found = CliRunner().invoke(
+        app, [*words, "--gpu", "l4", "--tensorrt", "11.4.0.106", "--prompt-tokens", "64"]
+    )
+    assert found.exit_code == 0, found.output

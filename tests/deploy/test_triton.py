@@ -101,6 +101,55 @@ def test_engines_of_tensorrt_for_rtx_are_refused_with_the_road_that_works(tmp_pa
     assert not (tmp_path / "repo").exists()
 
 
+BOUND: dict[str, Any] = {**ENGINE, "compute_capabilities": ["8.9"], "device": "NVIDIA L4"}
+LATER = {**ENGINE, "version": "10.13.0", "version_compatible": True}
+L4 = triton.Place(gpu="L4", compute_capability=(8, 9), tensorrt="11.4.0.106")
+H200 = triton.Place(gpu="H200", compute_capability=(9, 0))
+
+
+@pytest.mark.parametrize(
+    ("engine", "place"),
+    [
+        (BOUND, L4),
+        ({**BOUND, "compute_capabilities": [], "hardware_compatible": True}, H200),
+        (LATER, triton.Place(tensorrt="11.4.0")),
+    ],
+)
+def test_an_engine_that_its_target_runs_is_written(
+    tmp_path: Path, engine: dict[str, Any], place: triton.Place
+) -> None:
+    made = triton.write(
+        artifact(tmp_path / "m", engine=engine), tmp_path / "repo", triton.Wish(place=place, longest=256)
+    )
+    assert (made / "1" / "model.plan").is_file()
+
+
+@pytest.mark.parametrize(
+    ("engine", "wish", "says"),
+    [
+        (BOUND, triton.Wish(place=H200), "does not run on H200"),
+        (BOUND, triton.Wish(device="cpu"), "which runs on a GPU"),
+        (BOUND, triton.Wish(place=triton.Place(tensorrt="11.3")), "of TensorRT 11.4.0, 11.3 will run it"),
+        (LATER, triton.Wish(place=triton.Place(tensorrt="10.9")), "10.9 will run it"),
+        (BOUND, triton.Wish(longest=300), "300 tokens are asked, sequence ends at 256"),
+    ],
+)
+def test_an_engine_that_its_target_cannot_run_is_refused(
+    tmp_path: Path, engine: dict[str, Any], wish: triton.Wish, says: str
+) -> None:
+    with pytest.raises(UsageError) as caught:
+        triton.write(artifact(tmp_path / "m", engine=engine), tmp_path / "repo", wish)
+    assert says in caught.value.message
+    assert caught.value.hint
+    assert not (tmp_path / "repo").exists()
+
+
+def test_batches_are_those_that_every_profile_holds(tmp_path: Path) -> None:
+    engine = {**ENGINE, "profiles": [{"batch": [1, 8, 32]}, {"batch": [1, 2, 4]}]}
+    made = triton.write(artifact(tmp_path / "m", engine=engine), tmp_path / "repo", triton.Wish())
+    assert "max_batch_size: 4\n" in (made / "config.pbtxt").read_text()
+
+
 @pytest.mark.parametrize("name", ["../up", "a b", 'x"', ""])
 def test_a_name_that_is_a_path_or_breaks_the_file_is_refused(tmp_path: Path, name: str) -> None:
     place = artifact(tmp_path / ("m" if name else "n n"))

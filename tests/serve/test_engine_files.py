@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from model_optimizer.core import Gpu, Host, HostError, Plan, UsageError, plugins
-from model_optimizer.serve import Wish, resolve
+from model_optimizer.serve import Wish, engine_files, resolve
 
 ENGINES = plugins.load_all("model_optimizer.engines")
 ENGINE: dict[str, Any] = {
@@ -52,7 +52,51 @@ def test_another_gpu_is_named(folder: Path) -> None:
     with pytest.raises(HostError) as caught:
         planned(folder, on=host((9, 0)))
     assert caught.value.reference == "engine-of-another-device"
-    assert caught.value.cause == ("the GPU here has 9.0",)
+    assert caught.value.cause == ("it was built for compute capability 8.6, 8.9", "the GPU here has 9.0")
+
+
+def test_an_engine_of_tensorrt_is_compared_with_the_gpu_unless_it_is_hardware_compatible(
+    folder: Path,
+) -> None:
+    bound = {
+        "library": "tensorrt",
+        "version": "11.4.0.106",
+        "compute_capabilities": ["9.0"],
+        "device": "H200",
+    }
+    with pytest.raises(HostError) as caught:
+        planned(written(folder, **bound))
+    assert caught.value.reference == "engine-of-another-device"
+    assert "--to tensorrt" in caught.value.hint[0]
+    assert planned(folder, on=host((9, 0))).engine == "tensorrt"
+    free: dict[str, Any] = {**bound, "compute_capabilities": [], "hardware_compatible": True}
+    assert planned(written(folder, **free)).engine == "tensorrt"
+    with pytest.raises(HostError, match="does not run on the GPU"):
+        planned(folder, on=host((7, 5)))
+
+
+def test_another_version_is_named_before_anything_starts(folder: Path) -> None:
+    engine_files.require_version(folder, "TensorRT for RTX", "1.7.1.116")
+    with pytest.raises(HostError) as caught:
+        engine_files.require_version(folder, "TensorRT for RTX", "1.8.0.3")
+    assert (caught.value.exit_code, caught.value.reference) == (3, "engine-of-another-version")
+    more: dict[str, Any] = {"library": "tensorrt", "version": "10.13.0", "version_compatible": True}
+    written(folder, **more)
+    engine_files.require_version(folder, "TensorRT", "11.4.0.106")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("max_model_len", "257", "257 tokens are asked, sequence ends at 256"),
+        ("max-num-seqs", "33", "33 requests at once are asked, batch ends at 32"),
+    ],
+)
+def test_what_no_profile_holds_is_refused(folder: Path, name: str, value: str, says: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        planned(folder, Wish(settings={name: value}))
+    assert says in caught.value.message
+    assert caught.value.hint
 
 
 def test_batches_are_what_the_profiles_take(folder: Path) -> None:

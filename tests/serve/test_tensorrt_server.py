@@ -206,6 +206,18 @@ def test_an_engine_of_another_version_names_both(
     assert f"TensorRT {VERSION}, 10.16.1 is installed" in caught.value.message
 
 
+def test_an_engine_that_carries_its_runtime_is_trusted(
+    graphs: dict[str, Path], play: Play, tmp_path: Path
+) -> None:
+    one = {
+        "scheme": "fp32", "flavour": "tensorrt", "allow_wrong_precision": True, "version_compatible": True,
+        "source": str(graphs["embed"]), "out": str(tmp_path / "engine"), "profiles": PROFILES["embed"],
+    }  # fmt: skip
+    play("build", {"builds": [one]})
+    said = play("ask", {"model": str(tmp_path / "engine"), "shapes": [[2, 10]]})
+    assert said["found"][0]["rows"] == 2
+
+
 def test_a_broken_engine_says_what_tensorrt_said(
     built: dict[str, Path], onnx_env_python: Path, tmp_path: Path
 ) -> None:

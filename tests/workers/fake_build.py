@@ -74,6 +74,8 @@ def build(version: str, case: str, changed: dict[str, Any]) -> dict[str, Any]:
         found: dict[str, Any] = tensorrt_build.job(request)
     except _contract.Failure as failure:
         found = {"error": failure.reference, "message": failure.message, "cause": list(failure.cause)}
+    if (out / "mopt.json").is_file():
+        found["record"] = json.loads((out / "mopt.json").read_text())["engine"]
     kept = sorted(path.name for path in (place / "cache").glob("*"))
     size = sum(path.stat().st_size for path in (place / "cache").glob("*"))
     return {
@@ -83,7 +85,7 @@ def build(version: str, case: str, changed: dict[str, Any]) -> dict[str, Any]:
 
 
 tensorrt_build.gpu_count = lambda: 1
-tensorrt_build.device_name = lambda: "NVIDIA-Test"
+tensorrt_build.current_device = lambda: tensorrt_build.Device("NVIDIA Test", "8.9")
 answers: dict[str, Any] = {}
 for version in ("10.16.1", "11.4.0"):
     fake_tensorrt.install(version)

@@ -257,14 +257,18 @@ class Builder:
             {
                 "version": sys.modules["tensorrt"].__version__,  # pyright: ignore[reportAttributeAccessIssue]
                 "profiles": json.dumps([profile.shapes for profile in config.profiles]),
+                "carries_code": str(any(flag.name == "VERSION_COMPATIBLE" for flag in config.flags)),
             },
         )
         return numpy.frombuffer(model.SerializeToString(), dtype="uint8")
 
 
 class Runtime:
+    """An engine that carries the code which runs it is opened only where that is allowed."""
+
     def __init__(self, logger: Any) -> None:
         self._logger = logger
+        self.engine_host_code_allowed = False
 
     def deserialize_cuda_engine(self, plan: Any) -> "Engine | None":
         try:
@@ -272,7 +276,11 @@ class Runtime:
         except DecodeError:
             self._logger.log(Severity.ERROR, "Magic tag does not match")
             return None
-        built = {entry.key: entry.value for entry in model.metadata_props}["version"]
+        props = {entry.key: entry.value for entry in model.metadata_props}
+        if props["carries_code"] == "True" and not self.engine_host_code_allowed:
+            self._logger.log(Severity.ERROR, "The engine holds host code, which is not allowed")
+            return None
+        built = props["version"]
         if built != sys.modules["tensorrt"].__version__:  # pyright: ignore[reportAttributeAccessIssue]
             self._logger.log(Severity.ERROR, f"The engine plan file is of {built}")
             return None

@@ -117,6 +117,20 @@ def test_timings_are_kept_by_version_and_device_and_used_again(
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_the_record_says_where_an_engine_runs(builds: Mapping[str, Any], version: str) -> None:
+    plain, free = builds[f"{version} right"], builds[f"{version} options"]["record"]
+    kept = plain["record"]
+    assert (kept["version"], kept["compute_capabilities"]) == (version, ["8.9"])
+    assert (kept["device"], kept["built_on"]) == ("NVIDIA Test", "8.9")
+    assert not kept["hardware_compatible"] and not kept["version_compatible"]
+    assert plain["engine"].items() <= kept.items()
+    said = f"for compute capability 8.9, version {version}, built on NVIDIA Test"
+    assert any(note.startswith(said) for note in plain["notes"])
+    assert (free["compute_capabilities"], free["built_on"]) == ([], "8.9")
+    assert free["hardware_compatible"] and free["version_compatible"]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_options_reach_the_builder(builds: Mapping[str, Any], version: str) -> None:
     calls = builds[f"{version} options"]["calls"]
     assert {"set_flag WEIGHT_STREAMING", "set_flag VERSION_COMPATIBLE"} <= set(calls)

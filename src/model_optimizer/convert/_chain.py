@@ -82,7 +82,7 @@ def _noting(run: RunWorker, hop: Hop, source: Artifact) -> RunWorker:
             "versions": answer.get("versions", {}),
             "notes": answer.get("notes", []),
         }
-        for key in ("parity", "distance", "quantized"):
+        for key in ("parity", "distance", "quantized", "engine"):
             if key in answer:
                 link[key] = answer[key]
         chain = {"schema": "chain/1", "links": [*links(Path(source.path)), link]}

@@ -101,7 +101,7 @@ def build(
     """Build one engine, with the proof of what it holds. Raises UsageError, ToolError."""
     facts = graph_facts(Path(source.path))
     profiles = choices.profiles or derive(facts.free, _asked(choices.asked, facts))
-    require_holds(profiles, choices.asked.lengths, None)
+    require_holds(profiles, choices.asked.lengths, choices.asked.at_once)
     library = "tensorrt_rtx" if flavour == "rtx" else None
     request: dict[str, Any] = {
         "flavour": flavour,

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from model_optimizer.core import Lengths, UsageError
+from model_optimizer.core.profiles import HELD, require_held
 
 COVERED = 0.95
-HELD = 0.999
 STEP = 8
 """Lengths are rounded up to this many tokens, which tensor cores like."""
 WASTED = 0.5
@@ -41,6 +41,8 @@ class Asked:
     batch: Axis = (1, 8, 32)
     longest: int | None = None
     sizes: Sequence[tuple[int, int]] = ()
+    at_once: int | None = None
+    """Most requests at once that were asked for in words; None where nobody said."""
 
 
 def derive(free: Sequence[str], asked: Asked) -> tuple[Profile, ...]:
@@ -85,15 +87,7 @@ def parse(text: str) -> Profile:
 def require_holds(profiles: Sequence[Profile], lengths: Lengths | None, batch: int | None) -> None:
     """Refuse profiles that some request of the load would not fit into. Raises UsageError."""
     wanted = {"sequence": lengths.quantile(HELD) if lengths else None, "batch": batch}
-    for name, size in wanted.items():
-        largest = max((p.axes[name][2] for p in profiles if name in p.axes), default=None)
-        if size is not None and largest is not None and size > largest:
-            what = "tokens" if name == "sequence" else "requests at once"
-            raise UsageError(
-                f"the profile cannot hold the load: {size:,} {what} are asked, {name} ends at {largest:,}",
-                hint=(f"raise the last number of {name} to {size} or more",),
-                reference="profile",
-            )
+    require_held([profile.axes for profile in profiles], wanted, ())
 
 
 def _lengths(lengths: Lengths, longest: int | None) -> list[tuple[Axis, str]]:

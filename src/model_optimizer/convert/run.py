@@ -175,7 +175,8 @@ def _require_buildable(order: Order, chain: Chain, wish: Wish) -> tuple[str, ...
     longest = order.model.max_position
     if not build.profiles and build.asked.lengths is not None:
         derive(("batch", "sequence"), replace(build.asked, longest=longest))
-    require_holds(build.profiles, build.asked.lengths, None)
+    require_holds(build.profiles, build.asked.lengths, build.asked.at_once)
+    _require_taken(build.profiles, longest)
     if order.model.task == "generate":
         return (
             "this is the prefill of a decoder, one step without a KV cache; to generate tokens on a "
@@ -183,6 +184,19 @@ def _require_buildable(order: Order, chain: Chain, wish: Wish) -> tuple[str, ...
             "requests to a running batch, and hand out memory in pages",
         )
     return ()
+
+
+def _require_taken(profiles: tuple[Profile, ...], longest: int | None) -> None:
+    """A profile that is longer than the model's table of positions would read beyond it."""
+    for profile in profiles:
+        end = profile.axes.get("sequence", (0, 0, 0))[2]
+        if longest and end > longest:
+            raise UsageError(
+                "the profile is longer than the model",
+                cause=(f"sequence ends at {end:,}, the model takes {longest:,} tokens",),
+                hint=(f"end it at {longest} or less: --profile sequence=1:...:{longest},...",),
+                reference="profile",
+            )
 
 
 def _configured(name: str, tool: Tool, wish: Wish) -> Tool:

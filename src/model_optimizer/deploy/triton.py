@@ -9,6 +9,8 @@ from pathlib import Path
 import msgspec
 
 from model_optimizer.core import UsageError
+from model_optimizer.core.profiles import require_held
+from model_optimizer.facts.engine_portability import BuiltFor, device_conflict, version_conflict
 from model_optimizer.system import files
 
 TITLE = "Triton Inference Server"
@@ -22,6 +24,7 @@ DEFAULT_BATCH = 32
 QUEUE_MICROSECONDS = 2000
 """How long a request may wait for others. ASSUMED: a fifth of a usual limit of 10 ms for a vector."""
 LARGEST_FACTS = 8 << 20
+GRAPH = "or deploy the ONNX graph that it was made from"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +43,32 @@ class EngineFacts:
     file: str
     library: str
     version: str
+    compute_capabilities: tuple[str, ...] = ()
+    device: str | None = None
+    version_compatible: bool = False
+    hardware_compatible: bool = False
     profiles: tuple[dict[str, tuple[int, int, int]], ...] = ()
+
+    @property
+    def runs(self) -> BuiltFor:
+        """Where it runs."""
+        return BuiltFor(
+            library=self.library,
+            version=self.version,
+            compute_capabilities=self.compute_capabilities,
+            device=self.device,
+            version_compatible=self.version_compatible,
+            hardware_compatible=self.hardware_compatible,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the repository will run, as far as it is known: a GPU, and the version of TensorRT."""
+
+    gpu: str | None = None
+    compute_capability: tuple[int, int] | None = None
+    tensorrt: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +85,17 @@ class Facts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
-    """`name` is what requests call the model, `device` cpu or gpu, `instances` how many run at once."""
+    """`name` is what requests call the model, `device` cpu or gpu, `instances` how many run at once.
+
+    `longest` is the most tokens that a request will have, None where nobody said.
+    """
 
     name: str | None = None
     device: str = "gpu"
     instances: int = 1
     max_batch: int | None = None
+    longest: int | None = None
+    place: Place = field(default_factory=Place)
     queue_microseconds: int = field(default=QUEUE_MICROSECONDS)
 
 
@@ -73,6 +106,8 @@ def write(artifact: Path, out: Path, wish: Wish) -> Path:
     if not name.replace("-", "").replace("_", "").replace(".", "").isalnum():
         raise UsageError(f"`{name}` is no name for a model", hint=("use letters, digits, `-`, `_` and `.`",))
     source, target = _files(artifact, facts)
+    if facts.engine is not None:
+        _require_runs(artifact, facts.engine, wish)
     with files.building(out) as folder:
         place = folder / name / "1"
         place.mkdir(parents=True)
@@ -129,10 +164,46 @@ def _values(word: str, values: Sequence[Value]) -> str:
     return f"{word} [\n" + ",\n".join(entries) + "\n]"
 
 
+def _require_runs(artifact: Path, engine: EngineFacts, wish: Wish) -> None:
+    """Refuse an engine that its target cannot run, or whose profiles do not hold what will be asked."""
+    place = wish.place
+    if wish.device == "cpu":
+        raise UsageError(
+            f"`{artifact.name}` is an engine, which runs on a GPU",
+            hint=("leave --device out, or deploy the ONNX graph",),
+            reference="engine-of-another-device",
+        )
+    have = (place.compute_capability,) if place.compute_capability else ()
+    if because := device_conflict(engine.runs, have):
+        number = ".".join(map(str, place.compute_capability or ()))
+        raise UsageError(
+            f"the engine in `{artifact.name}` does not run on {place.gpu}",
+            cause=(because, f"{place.gpu} has {number}"),
+            hint=("build it on a machine with that GPU", "or with --hardware-compatible", GRAPH),
+            reference="engine-of-another-device",
+        )
+    if place.tensorrt and (because := version_conflict(engine.runs, place.tensorrt)):
+        raise UsageError(
+            f"the engine is of TensorRT {engine.version}, {place.tensorrt} will run it",
+            cause=(because,),
+            hint=(
+                f"take an image of Triton with TensorRT {engine.version}",
+                f"or build it again with TensorRT {place.tensorrt}, or with --version-compatible",
+                GRAPH,
+            ),
+            reference="engine-of-another-version",
+        )
+    require_held(
+        engine.profiles,
+        {"sequence": wish.longest},
+        ("ask for less, or build it again with a larger --prompt-tokens or --profile",),
+    )
+
+
 def _largest_batch(facts: Facts, wish: Wish) -> int:
     """What every profile of an engine holds; a graph holds any."""
     held = [p["batch"][2] for p in facts.engine.profiles if "batch" in p] if facts.engine else []
-    most = max(held, default=None) if held else None
+    most = min(held, default=None)
     asked = wish.max_batch or most or DEFAULT_BATCH
     if most is not None and asked > most:
         raise UsageError(
@@ -197,6 +268,16 @@ def _readme(facts: Facts, name: str, wish: Wish) -> str:
             "requests meet. The tokenizer is not part of the repository.",
         ]
     if facts.engine:
-        version = facts.engine.version
-        said += ["", f"The engine runs with TensorRT {version} on the GPU it was built on, nowhere else."]
+        said += ["", f"The engine {_runs_where(facts.engine)}."]
     return "\n".join(said) + "\n"
+
+
+def _runs_where(engine: EngineFacts) -> str:
+    """`runs with TensorRT 11.4.0, on GPUs of compute capability 8.9 (built on NVIDIA L4)`."""
+    later = " or a later version that runs its kind" if engine.version_compatible else " and no other version"
+    bound = ", ".join(engine.compute_capabilities)
+    where = f"GPUs of compute capability {bound}" if bound else "the GPU it was built on, nowhere else"
+    if engine.hardware_compatible:
+        where = "GPUs of compute capability 8.0 or later"
+    built = f" (built on {engine.device})" if engine.device else ""
+    return f"runs with TensorRT {engine.version}{later}, on {where}{built}"

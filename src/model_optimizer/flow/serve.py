@@ -32,7 +32,16 @@ from model_optimizer.core.ledger import LedgerRow
 from model_optimizer.core.units import show_bytes
 from model_optimizer.diagnose import Diagnosing
 from model_optimizer.facts.versions import minor
-from model_optimizer.serve import Order, ServerHandle, StartProcess, contained, start, start_launch, starts
+from model_optimizer.serve import (
+    Order,
+    ServerHandle,
+    StartProcess,
+    contained,
+    engine_files,
+    start,
+    start_launch,
+    starts,
+)
 from model_optimizer.serve.printed import QUANTITIES, Compared, compare, numbers
 from model_optimizer.serve.run import LIMIT_S
 from model_optimizer.serve.starts import Kind
@@ -127,6 +136,7 @@ def begin(order: Order, engine: Engine, room: Room, how: How, progress: Progress
     """
     engine = prepared(order, engine, how)
     _require_gpu(order, engine, room, how)
+    _require_version(order, engine, how)
     if other := _other_release(order.plan, engine, how):
         progress(other, None)
     model = _model(order)
@@ -217,6 +227,13 @@ def _require_gpu(order: Order, engine: Engine, room: Room, how: How) -> None:
             hint=("end it, or take less: --set gpu-memory-utilization=" + f"{_left_share(used, total):g}",),
             reference="gpu-taken",
         )
+
+
+def _require_version(order: Order, engine: Engine, how: How) -> None:
+    """Raises HostError where a built engine is of a version that the installed library does not run."""
+    have = version_of(order.plan, engine, how)
+    if order.plan.format in getattr(engine, "SERVES", {}) and have != "unknown":
+        engine_files.require_version(Path(order.artifact.path), engine.TITLE, have)
 
 
 def _other_release(plan: Plan, engine: Engine, how: How) -> str | None:

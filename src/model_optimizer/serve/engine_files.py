@@ -8,12 +8,18 @@ import msgspec
 
 from model_optimizer.core import Artifact, Engine, Host, HostError, Plan, Setting, Slo, UsageError, Workload
 from model_optimizer.core.model import Task
+from model_optimizer.core.profiles import require_held
+from model_optimizer.facts.engine_portability import RTX, BuiltFor, device_conflict, version_conflict
 
 from .plain import Wish
 
 FILE = "model.engine"
 TASKS: tuple[Task, ...] = ("embed", "rerank", "vision")
 WAIT_MS = "2"
+AXES = {"max_model_len": "sequence", "max_num_seqs": "batch", "max_batch_size": "batch"}
+"""Settings that say what will be asked at most, and the axis of an engine that must hold it."""
+LARGER = "ask for less, or build it again with a larger --prompt-tokens, --concurrency or --profile"
+INSTEAD = "serve the ONNX graph that it was made from"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,8 +29,23 @@ class Built:
     library: str
     version: str
     compute_capabilities: tuple[str, ...] = ()
+    device: str | None = None
+    version_compatible: bool = False
+    hardware_compatible: bool = False
     profiles: tuple[Mapping[str, tuple[int, int, int]], ...] = ()
     weights: str = "inside"
+
+    @property
+    def runs(self) -> BuiltFor:
+        """Where it runs."""
+        return BuiltFor(
+            library=self.library,
+            version=self.version,
+            compute_capabilities=self.compute_capabilities,
+            device=self.device,
+            version_compatible=self.version_compatible,
+            hardware_compatible=self.hardware_compatible,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +81,7 @@ def planned(folder: Path, wish: Wish, host: Host, engines: Mapping[str, Engine])
         raise UsageError(f"engines of `{name}` are not known here", reference="engine-unknown")
     engine = engines[name]
     require_gpu(folder, built, engine.TITLE, host)
+    _require_held(built, wish)
     task = _task(facts, engine.TITLE, folder)
     if wish.engine not in (None, name) or wish.scheme not in (None, facts.scheme):
         raise UsageError(
@@ -90,24 +112,50 @@ def planned(folder: Path, wish: Wish, host: Host, engines: Mapping[str, Engine])
 
 
 def require_gpu(folder: Path, built: Built, title: str, host: Host) -> None:
-    """Raises HostError where no GPU of the host can run the engine; the engine's version is its server's to
-    compare, which has the library."""
-    instead = "serve the ONNX graph that it was made from"
+    """Raises HostError where no GPU of the host can run the engine."""
     if not host.gpus:
         raise HostError(
             "an engine runs on a GPU, and there is none here",
             cause=(f"`{folder.name}` was built by {title} {built.version}",),
-            hint=(instead, "or copy the folder to a machine with the GPU"),
+            hint=(INSTEAD, "or copy the folder to a machine with the GPU"),
             reference="no-gpu",
         )
-    have = {f"{c[0]}.{c[1]}" for gpu in host.gpus if (c := gpu.compute_capability)}
-    if have and built.compute_capabilities and not have & set(built.compute_capabilities):
+    have = sorted({c for gpu in host.gpus if (c := gpu.compute_capability)})
+    if because := device_conflict(built.runs, have):
+        shown = ", ".join(f"{major}.{minor}" for major, minor in have)
+        rtx = f"build it again with --compute-capability {have[0][0]}.{have[0][1]}"
+        again = rtx if built.library == RTX else "build it again on this machine: --to tensorrt"
         raise HostError(
-            f"the engine is for compute capability {', '.join(built.compute_capabilities)}",
-            cause=(f"the GPU here has {', '.join(sorted(have))}",),
-            hint=(f"build it again with --compute-capability {sorted(have)[0]}", instead),
+            f"the engine in `{folder.name}` does not run on the GPU that is here",
+            cause=(because, f"the GPU here has {shown}"),
+            hint=(
+                again if built.library == RTX else "build it again on this machine: --to tensorrt",
+                INSTEAD,
+            ),
             reference="engine-of-another-device",
         )
+
+
+def require_version(folder: Path, title: str, have: str) -> None:
+    """Raises HostError where the version of the library that is installed does not run the engine."""
+    built = read(folder).engine
+    if because := version_conflict(built.runs, have):
+        raise HostError(
+            f"the engine is of {title} {built.version}, {have} is installed",
+            cause=(because,),
+            hint=("build it again here with `mopt convert`", INSTEAD),
+            reference="engine-of-another-version",
+        )
+
+
+def _require_held(built: Built, wish: Wish) -> None:
+    """A length or number of requests that was asked for in words, and that no profile takes."""
+    wanted: dict[str, int | None] = {}
+    for name, value in wish.settings.items():
+        axis = AXES.get(name.replace("-", "_"))
+        if axis and value.isdecimal():
+            wanted[axis] = int(value)
+    require_held(built.profiles, wanted, (LARGER,))
 
 
 def settings(built: Built) -> tuple[Setting, ...]:

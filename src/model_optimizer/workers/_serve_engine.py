@@ -75,6 +75,9 @@ class EngineSession:
 
     def _opened(self, folder: Path) -> Any:
         facts = json.loads((folder / "mopt.json").read_text(encoding="utf-8"))["engine"]
+        if facts.get("version_compatible"):
+            # It holds the code that runs it, which is loaded only where it is said to be trusted.
+            self._runtime.engine_host_code_allowed = True
         engine = self._runtime.deserialize_cuda_engine((folder / facts["file"]).read_bytes())
         if engine is not None:
             return engine

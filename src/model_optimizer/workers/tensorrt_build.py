@@ -22,9 +22,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 sys.path.append(str(Path(__file__).resolve().parent))
 from _checkpoint import TOKENIZER_FILES, copy_files
@@ -43,8 +42,22 @@ OF_ENUM = {
     "FLOAT": "Float", "HALF": "Half", "BF16": "BFloat16", "INT8": "Int8", "FP8": "FP8", "FP4": "FP4",
     "INT4": "Int4", "INT32": "Int32", "INT64": "Int64", "BOOL": "Bool", "UINT8": "UInt8", "E8M0": "E8M0",
 }  # fmt: skip
+CAPABILITY = (75, 76)
+"""The driver's numbers of the attributes that are the two parts of a compute capability."""
+OF_LINK = (
+    "library", "version", "compute_capabilities", "device", "built_on", "hardware_compatible",
+    "version_compatible", "profiles",
+)  # fmt: skip
+"""What the chain of links says of an engine."""
 STOP_GRACE_S = 20.0
 ENGINE = "model.engine"
+
+
+class Device(NamedTuple):
+    """A GPU: its name, and its compute capability as `8.9`."""
+
+    name: str
+    capability: str
 
 
 class Stop:
@@ -74,7 +87,8 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     parser = parse(trt, network, log, path)
     config = configure(trt, builder, network, request)
     add_profiles(trt, builder, network, config, request["profiles"], graph)
-    cache = timing_cache(trt, config, request)
+    device = None if request["flavour"] == "rtx" else current_device()
+    cache = timing_cache(trt, config, request, device)
     before = census(trt, network)
     began = time.monotonic()
     config.progress_monitor = monitor = new_monitor(trt, stop)
@@ -86,14 +100,16 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     seconds = time.monotonic() - began
     progress("proving what the engine holds", 0.95)
     found = prove(trt, log, before, plan, request)
-    write(out, source, plan, log, found, request, network, trt, seconds)
+    built = built_for(trt, request, device, seconds)
+    write(out, source, plan, log, found, request, network, built)
     save_cache(config, cache)
     del monitor, parser, network
     return {
         "versions": {TITLES[request["flavour"]]: trt.__version__},
+        "engine": {name: built[name] for name in OF_LINK},
         "content": found,
         "seconds": round(seconds, 2),
-        "notes": notes(found, request, seconds),
+        "notes": notes(found, request, built),
     }
 
 
@@ -416,12 +432,15 @@ def explain(trt: Any, log: Any, request: Mapping[str, Any]) -> None:
     )
 
 
-def timing_cache(trt: Any, config: Any, request: Mapping[str, Any]) -> tuple[Path, Any] | None:
+def timing_cache(
+    trt: Any, config: Any, request: Mapping[str, Any], device: Device | None
+) -> tuple[Path, Any] | None:
     """TensorRT's measured tactics, kept by version and device. RTX times nothing while building."""
     folder = request.get("cache")
     if request["flavour"] == "rtx" or not folder:
         return None
-    path = Path(folder) / f"tensorrt-{trt.__version__}-{device_name()}.timing"
+    plain = "".join(c if c.isalnum() else "-" for c in device.name) if device else "no-gpu"
+    path = Path(folder) / f"tensorrt-{trt.__version__}-{plain}.timing"
     path.parent.mkdir(parents=True, exist_ok=True)
     cache = config.create_timing_cache(path.read_bytes() if path.is_file() else b"")
     config.set_timing_cache(cache, False)
@@ -437,20 +456,50 @@ def save_cache(config: Any, cache: tuple[Path, Any] | None) -> None:
     beside.replace(path)
 
 
-def device_name() -> str:
-    """The first GPU as its driver calls it, for the name of a file."""
+def current_device() -> Device | None:
+    """The first GPU as its driver calls it, which is the one that TensorRT builds on."""
     import ctypes
 
-    name = ctypes.create_string_buffer(100)
     try:
         driver = ctypes.CDLL("libcuda.so.1")
     except OSError:
-        return "no-gpu"
-    device = ctypes.c_int(0)
-    driver.cuInit(0)
-    if driver.cuDeviceGet(ctypes.byref(device), 0) or driver.cuDeviceGetName(name, 100, device):
-        return "no-gpu"
-    return "".join(c if c.isalnum() else "-" for c in name.value.decode(errors="replace"))
+        return None
+    device, name = ctypes.c_int(0), ctypes.create_string_buffer(100)
+    if driver.cuInit(0) or driver.cuDeviceGet(ctypes.byref(device), 0):
+        return None
+    pair: list[int] = []
+    for attribute in CAPABILITY:
+        found = ctypes.c_int(0)
+        if driver.cuDeviceGetAttribute(ctypes.byref(found), attribute, device):
+            return None
+        pair.append(found.value)
+    driver.cuDeviceGetName(name, 100, device)
+    return Device(name.value.decode(errors="replace"), f"{pair[0]}.{pair[1]}")
+
+
+def built_for(trt: Any, request: Mapping[str, Any], device: Device | None, seconds: float) -> dict[str, Any]:
+    """Where the engine runs and how it was built: what servers compare with the machine they are on.
+
+    `compute_capabilities` are those that it is bound to: none where it is hardware-compatible.
+    """
+    bound = list(request.get("capabilities") or ())
+    compatible = bool(request.get("hardware_compatible"))
+    if device is not None and not compatible:
+        bound = [device.capability]
+    return {
+        "file": ENGINE,
+        "library": trt.__name__.partition("_bindings")[0],
+        "version": trt.__version__,
+        "compute_capabilities": bound,
+        "device": None if device is None else device.name,
+        "built_on": None if device is None else device.capability,
+        "hardware_compatible": compatible,
+        "version_compatible": bool(request.get("version_compatible")),
+        "profiles": list(request["profiles"]),
+        "weight_streaming": bool(request.get("weight_streaming")),
+        "weights": "stripped" if request.get("strip_weights") else "inside",
+        "build_seconds": round(seconds, 2),
+    }
 
 
 def write(
@@ -461,8 +510,7 @@ def write(
     content: Mapping[str, Any],
     request: Mapping[str, Any],
     network: Any,
-    trt: Any,
-    seconds: float,
+    built: Mapping[str, Any],
 ) -> None:
     try:
         with (out / ENGINE).open("wb") as stream:
@@ -483,16 +531,7 @@ def write(
     facts |= {
         "schema": "engine_folder/1",
         "scheme": request["scheme"],
-        "engine": {
-            "file": ENGINE,
-            "library": trt.__name__.partition("_bindings")[0],
-            "version": trt.__version__,
-            "compute_capabilities": list(request.get("capabilities") or ()),
-            "profiles": list(request["profiles"]),
-            "weight_streaming": bool(request.get("weight_streaming")),
-            "weights": "stripped" if request.get("strip_weights") else "inside",
-            "build_seconds": round(seconds, 2),
-        },
+        "engine": dict(built),
         "inputs": [tensor(network.get_input(n)) for n in range(network.num_inputs)],
         "outputs": [tensor(network.get_output(n)) for n in range(network.num_outputs)],
     }
@@ -503,7 +542,7 @@ def tensor(found: Any) -> dict[str, Any]:
     return {"name": found.name, "type": _format(found.dtype), "shape": list(found.shape)}
 
 
-def notes(content: Mapping[str, Any], request: Mapping[str, Any], seconds: float) -> list[str]:
+def notes(content: Mapping[str, Any], request: Mapping[str, Any], built: Mapping[str, Any]) -> list[str]:
     products = ", ".join(f"{n} in {kind}" for kind, n in sorted(content["engine_products"].items()))
     said = [
         f"content ({content['evidence']}): {content['engine_layers']} layers, of which multiply "
@@ -511,8 +550,7 @@ def notes(content: Mapping[str, Any], request: Mapping[str, Any], seconds: float
         "what its weights and kernels take",
         *(f"wider than {request['scheme']}: {text}" for text in content["left_wider"]),
     ]
-    if request.get("capabilities"):
-        said.append(f"for compute capability {', '.join(request['capabilities'])}, built in {seconds:.1f} s")
+    said.append(f"{runs_where(built)}, built in {built['build_seconds']:.1f} s")
     if content["evidence"] == "indirect":
         said.append("the engine was not run: no GPU that takes it is here")
     if request["scheme"] in ("int8", "fp8"):
@@ -523,8 +561,14 @@ def notes(content: Mapping[str, Any], request: Mapping[str, Any], seconds: float
     return said
 
 
-def as_plain(layers: Sequence[EngineLayer]) -> list[dict[str, Any]]:
-    return [asdict(layer) for layer in layers]
+def runs_where(built: Mapping[str, Any]) -> str:
+    """`for compute capability 8.9, version 11.4.0, built on NVIDIA L4`."""
+    where = ", ".join(built["compute_capabilities"]) or "of a GPU that is not known"
+    if built["hardware_compatible"]:
+        where = "8.0 or later"
+    later = " or later" if built["version_compatible"] else ""
+    on = f", built on {built['device']}" if built["device"] else ""
+    return f"for compute capability {where}, version {built['version']}{later}{on}"
 
 
 if __name__ == "__main__":

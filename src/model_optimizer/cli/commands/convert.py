@@ -105,7 +105,7 @@ def COMMAND(
         build=Choices(
             capabilities=targets,
             profiles=tuple(parse(text) for text in profiles),
-            asked=Asked(lengths=prompt_tokens, batch=(1, min(8, most), most)),
+            asked=Asked(lengths=prompt_tokens, batch=(1, min(8, most), most), at_once=concurrency),
             workspace_bytes=units.parse_bytes(workspace) if workspace else None,
             weight_streaming=weight_streaming,
             strip_weights=strip_weights,
