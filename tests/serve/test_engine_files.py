@@ -58,7 +58,7 @@ def test_another_gpu_is_named(folder: Path) -> None:
 def test_an_engine_of_tensorrt_is_compared_with_the_gpu_unless_it_is_hardware_compatible(
     folder: Path,
 ) -> None:
-    bound = {
+    bound: dict[str, Any] = {
         "library": "tensorrt",
         "version": "11.4.0.106",
         "compute_capabilities": ["9.0"],
