@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from model_optimizer.core import Artifact, ModelSpec, Needs, UsageError, plugins
-from model_optimizer.core.paths import Hop, finder, named, needs, paths, reachable, refusals
+from model_optimizer.core.paths import Hop, Order, choose, finder, named, needs, paths, reachable, refusals
 
 FLOATS = frozenset({"fp32", "fp16", "bf16"})
 SCHEMES = {n: m.SCHEME for n, m in plugins.load_all("model_optimizer.schemes").items()}
@@ -128,3 +128,36 @@ def test_a_tool_that_refuses_the_model_is_not_used(tools) -> None:
     tools["genai"].refuses = lambda model: "another task, not asked"
     assert refusals(MODEL, tools) == {"export": "no BertModel"}
     assert finder(MODEL, SOURCE, tools)("int8", "onnx") is None
+
+
+@pytest.mark.parametrize(
+    ("scheme", "formats", "hints"),
+    [
+        ("int8", ("engine",), ("`int8` can be made as a, b", "as engine can be made: fp16")),
+        (
+            "int2",
+            ("engine", "a"),
+            ("as engine can be made: fp16", "as a can be made: fp16, fp32, int4, int8"),
+        ),
+        (
+            "int2",
+            ("c",),
+            (
+                "as a can be made: fp16, fp32, int4, int8",
+                "as engine can be made: fp16",
+                "as b can be made: int4, int8",
+            ),
+        ),
+    ],
+)
+def test_of_many_ways_those_near_to_the_order_are_named(
+    scheme: str, formats: tuple[str, ...], hints: tuple[str, ...]
+) -> None:
+    makers = {
+        "a": FakeTool("safetensors", dict.fromkeys(("fp32", "fp16", "int8", "int4"), "a")),
+        "b": FakeTool("safetensors", {"int8": "b", "int4": "b"}),
+        "engine": FakeTool("safetensors", {"fp16": "engine"}),
+    }
+    with pytest.raises(UsageError) as caught:
+        choose(Order(model=MODEL, source=SOURCE, scheme=scheme, formats=formats), makers)
+    assert caught.value.hint == hints

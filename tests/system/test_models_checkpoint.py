@@ -105,7 +105,10 @@ def test_a_model_without_weights_here_is_no_artefact(tmp_path: Path) -> None:
         artifact(tmp_path)
     with pytest.raises(UsageError, match="no weights on this machine") as caught:
         models.checkpoint_artifact(models.read("Qwen/Qwen3-8B", offline=True))
-    assert caught.value.hint
+    assert caught.value.hint[0].startswith("hf download Qwen/Qwen3-8B ")
+    with pytest.raises(UsageError, match="no weights on this machine") as caught:
+        models.checkpoint_artifact(models.read(str(tmp_path / "config.json")))
+    assert caught.value.hint == ("download the model, and pass its folder",)
 
 
 def test_tokenizer_files(tmp_path: Path) -> None:

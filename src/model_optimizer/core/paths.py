@@ -6,7 +6,7 @@ A quantizing tool starts from the schemes in its FROM and never from what is qua
 with an empty FROM only changes the format.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from .artifact import Artifact
@@ -125,16 +125,36 @@ def choose(order: Order, tools: Mapping[str, Tool]) -> Chain:
         raise UsageError(f"there is nothing to make: {what} is what it is already")
     usable = {name: tool for name, tool in tools.items() if name not in refused}
     ends = reachable(source.task, source.format, usable, have_scheme=source.scheme)
-    possible = ", ".join(f"{hop.scheme} as {hop.format}" for hop in ends)
     raise UsageError(
         f"no tool makes {what}",
         cause=(
             f"it is a model for the task `{source.task}` in {source.format} ({source.scheme})",
             *refused.values(),
         ),
-        hint=(f"from it can be made: {possible or 'nothing with the tools of this version'}",),
+        hint=_instead(order, ends),
         reference="cannot-be-made",
     )
+
+
+MOST_ENDS = 6
+"""So many ends are named one by one; of more, those are named that the order is near to."""
+
+
+def _instead(order: Order, ends: Sequence[Hop]) -> tuple[str, ...]:
+    """What can be made: the same number format in other files, other formats in the same files, else all."""
+    if len(ends) <= MOST_ENDS:
+        possible = ", ".join(f"{hop.scheme} as {hop.format}" for hop in ends)
+        return (f"from it can be made: {possible or 'nothing with the tools of this version'}",)
+    found: list[str] = []
+    if files := [hop.format for hop in ends if hop.scheme == order.scheme]:
+        found.append(f"`{order.scheme}` can be made as {', '.join(files)}")
+    for wanted in order.formats:
+        if schemes := [hop.scheme for hop in ends if hop.format == wanted]:
+            found.append(f"as {wanted} can be made: {', '.join(schemes)}")
+    if found:
+        return tuple(found)
+    formats = dict.fromkeys(hop.format for hop in ends)
+    return tuple(f"as {f} can be made: {', '.join(h.scheme for h in ends if h.format == f)}" for f in formats)
 
 
 def refusals(model: ModelSpec, tools: Mapping[str, Tool]) -> dict[str, str]:

@@ -73,7 +73,7 @@ def COMMAND(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Optimize MODEL (a hub id or a local folder) for this machine.
+    """Optimize MODEL (a folder, or the hub id of a downloaded model) for this machine.
 
     Makes every variant that can run here, compares each with the original, serves those that pass over HTTP
     on 127.0.0.1, loads them, and keeps the best one that meets the limits. Nothing that failed verification

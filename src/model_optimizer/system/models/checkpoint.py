@@ -52,7 +52,7 @@ def checkpoint_artifact(spec: ModelSpec) -> Artifact:
         raise UsageError(
             f"`{spec.name}` has no weights on this machine",
             cause=(f"it was read from {spec.provenance}",),
-            hint=("download the model, and pass its folder",),
+            hint=_ways(spec),
             reference="model-weights",
         )
     path = Path(spec.path)
@@ -69,6 +69,15 @@ def checkpoint_artifact(spec: ModelSpec) -> Artifact:
         bytes=folder.checkpoint_bytes or 0,
         digest=content_digest(path),
     )
+
+
+def _ways(spec: ModelSpec) -> tuple[str, ...]:
+    """How a model comes to this machine: one of the hub keeps its id, another is a folder."""
+    folder = "download the model, and pass its folder"
+    if "/" not in spec.name or (spec.provenance or "").startswith("the file"):
+        return (folder,)
+    fetch = f"hf download {spec.name}   (of `pip install huggingface_hub`); then its id is enough"
+    return (fetch, f"or {folder}")
 
 
 def _own_word(path: Path) -> str | None:
