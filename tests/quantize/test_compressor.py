@@ -289,6 +289,7 @@ def test_a_layer_that_lacks_a_weight_is_refused(tmp_path: Path) -> None:
     shapes = checkpoints.layout(TINY)
     config = json.loads(Path("examples/models/tiny-qwen3/config.json").read_text())
     whole = checkpoints.write_folder(tmp_path / "whole", config, shapes)
+    (whole / "tokenizer.json").write_text("{}")
     asked = order("fp8")
     stage.prepare(replace(asked, source=replace(SOURCE, path=str(whole))), Asked(), KIT, HOST)
 
@@ -297,6 +298,43 @@ def test_a_layer_that_lacks_a_weight_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="lacks weights of its layers") as caught:
         stage.prepare(replace(asked, source=replace(SOURCE, path=str(holed))), Asked(), KIT, HOST)
     assert caught.value.cause == ("model.layers.*.mlp.down_proj: 5 of 6",)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "name"),
+    [
+        ("F8_E4M3", "model.layers.1.mlp.up_proj.weight"),
+        ("F32", "model.layers.1.mlp.up_proj.weight_scale_inv"),
+    ],
+)
+def test_quantized_layers_that_nothing_describes_are_refused(tmp_path: Path, dtype: str, name: str) -> None:
+    """Quantized again, the scale of such a layer would lie in the folder twice."""
+    config = json.loads(Path("examples/models/tiny-qwen3/config.json").read_text())
+    folder = checkpoints.write_folder(
+        tmp_path / "m", config, {**checkpoints.layout(TINY), name: (dtype, (2, 2))}
+    )
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(UsageError, match="does not say so") as caught:
+        stage.prepare(replace(order("fp8"), source=replace(SOURCE, path=str(folder))), Asked(), KIT, HOST)
+    assert caught.value.reference == "already-quantized"
+    assert name in caught.value.cause[0]
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [(None, ""), ("tokenizer.json", "{"), ("tokenizer.json", "[]"), ("tokenizer.json", "[" * 10**5)],
+)
+def test_a_tokenizer_that_is_not_there_or_broken_is_refused(
+    tmp_path: Path, file: str | None, content: str
+) -> None:
+    config = json.loads(Path("examples/models/tiny-qwen3/config.json").read_text())
+    folder = checkpoints.write_folder(tmp_path / "m", config, checkpoints.layout(TINY))
+    if file:
+        (folder / file).write_text(content)
+    with pytest.raises(UsageError, match="tokenizer") as caught:
+        stage.prepare(replace(order("fp8"), source=replace(SOURCE, path=str(folder))), Asked(), KIT, HOST)
+    assert caught.value.reference == "no-tokenizer"
+    assert caught.value.hint
 
 
 def test_a_quantized_model_is_refused() -> None:

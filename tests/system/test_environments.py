@@ -259,6 +259,9 @@ def test_secrets_stay_here_and_hubs_are_offline(
         ("no-feasible-plan", NoFeasiblePlan),
         ("tool-failed", ToolError),
         ("export-failed", ToolError),
+        ("broken-checkpoint", UsageError),
+        ("no-tokenizer", UsageError),
+        ("calibration-data", UsageError),
     ],
 )
 def test_a_written_error_is_raised_as_its_kind(

@@ -128,5 +128,10 @@ def test_where_it_is_said() -> None:
     said = {"quant_method": "awq"}
     assert quantization.read({}) is None
     assert quantization.read({"quantization_config": None}) is None
+    assert quantization.read({"quantization_config": {}}) is None
+    for odd in ("fp8", [1]):
+        found = quantization.read({"quantization_config": odd})
+        assert found is not None
+        assert (found.method, found.scheme) == ("unknown", None)
     assert quantization.read({"text_config": {"quantization_config": said}}) is not None
     assert quantization.read({"compression_config": compressed(weights(4, "int"))}) is not None

@@ -187,6 +187,15 @@ def test_what_a_server_needs_beside_the_weights(tmp_path: Path) -> None:
     assert "missing" in (rule(verdict, "generation_config").where or "")
 
 
+@pytest.mark.parametrize("content", ["{", "[]", "\0" * 40, "[" * 100_000])
+def test_a_tokenizer_that_is_there_and_broken(tmp_path: Path, content: str) -> None:
+    folder = made.write(tmp_path / "x", *made.fp8())
+    (folder / "tokenizer.json").write_text(content)
+    found = broken(lint(folder))
+    assert set(found) == {"tokenizer"}
+    assert found["tokenizer"].startswith("`tokenizer.json` ")
+
+
 def test_a_checkpoint_as_large_as_the_original(tmp_path: Path) -> None:
     config, tensors = made.fp8()
     for name, shape in made.LINEAR.items():

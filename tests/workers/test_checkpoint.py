@@ -77,6 +77,7 @@ def test_pickles_are_no_weights(tmp_path: Path) -> None:
         ("[]", "broken-checkpoint"),
         ("{}", "broken-checkpoint"),
         (json.dumps({**CONFIG, "quantization_config": {"quant_method": "awq"}}), "already-quantized"),
+        (json.dumps({**CONFIG, "quantization_config": "fp8"}), "already-quantized"),
     ],
 )
 def test_configurations_that_are_refused(tmp_path: Path, content: str, reference: str) -> None:

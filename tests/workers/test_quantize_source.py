@@ -7,6 +7,7 @@ from typing import Any
 
 import _quantize_source as room
 import pytest
+import quantize_free
 from _contract import Failure
 
 CONFIG: dict[str, Any] = {"architectures": ["Qwen3ForCausalLM"], "model_type": "qwen3"}
@@ -230,3 +231,10 @@ def test_what_belongs_to_the_model_comes_along(model: Path, tmp_path: Path) -> N
         "1_Pooling/config.json", "2_Dense/model.safetensors", "config.json", "modules.json", "tokenizer.json",
     ]  # fmt: skip
     assert (out / "config.json").read_text() == "mine"
+
+
+@pytest.mark.parametrize("empty", [None, {}])
+def test_an_empty_description_is_dropped_before_the_library_reads_it(model: Path, empty: Any) -> None:
+    configure(model, quantization_config=empty, hidden_size=32)
+    quantize_free.drop_empty_description(model)
+    assert json.loads((model / "config.json").read_text()) == CONFIG | {"hidden_size": 32}

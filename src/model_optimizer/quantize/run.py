@@ -13,13 +13,12 @@ from model_optimizer.core import Artifact, Engine, Host, Progress, RunWorker, Sc
 from model_optimizer.core.paths import Chain, Order, Work, choose
 from model_optimizer.core.protocols import Tool
 from model_optimizer.system.making import Bench, follow
-from model_optimizer.system.models.folder import look
-from model_optimizer.system.models.gaps import gaps
 
 from ._calibration import FEWEST, Calibration, Wanted, calibration
 from ._choices import SEARCH_STEPS, Choices, configured
 from ._compressor import Drive
 from ._effort import effort
+from ._source import require_whole
 from ._target import Target, require_possible, unchecked
 
 __all__ = [
@@ -85,9 +84,9 @@ def prepare(order: Order, asked: Asked, kit: Kit, host: Host) -> Quantization:
     calibration data that the memory cannot hold.
     """
     scheme = kit.schemes[order.scheme]
-    require_whole(order)
     notes = require_possible(scheme, order.model.task, asked.target, kit.engines)
     chain = plan(order, kit.tools, kit.schemes)
+    require_whole(order)
     notes = (*notes, *unchecked(asked.target, chain[-1].format))
     settled = Calibration()
     if _calibrates(chain, kit.tools):
@@ -115,23 +114,6 @@ def prepare(order: Order, asked: Asked, kit: Kit, host: Host) -> Quantization:
         notes=(*notes, *found.notes),
     )
     return Quantization(work=work, tools=tools, schemes=kit.schemes)
-
-
-def require_whole(order: Order) -> None:
-    """Refuse a checkpoint in which a layer lacks a weight: a quantizer copies what is there, an engine starts
-    with it, and what it answers is noise."""
-    folder = Path(order.source.path)
-    if not folder.is_dir():
-        return
-    tensors = look(folder).tensors()
-    found = gaps(order.model, [name.removesuffix(".weight") for name in tensors if name.endswith(".weight")])
-    if found:
-        raise UsageError(
-            f"`{order.model.name}` lacks weights of its layers",
-            cause=tuple(found[:3]),
-            hint=("download or copy the checkpoint again",),
-            reference="model-weights",
-        )
 
 
 def quantize(found: Quantization, out: Path, run: RunWorker, progress: Progress) -> Artifact:

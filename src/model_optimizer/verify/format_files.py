@@ -1,8 +1,9 @@
 """Rules about files: the index, the tokenizer, sizes, weights that are stored twice. One function a rule."""
 
 import hashlib
+import json
 from collections.abc import Iterator
-from pathlib import PurePath
+from pathlib import Path, PurePath
 
 from model_optimizer.core import Comparison, ModelSpec, units
 
@@ -17,6 +18,8 @@ TOKENIZERS = frozenset(
     {"tokenizer.json", "tokenizer.model", "vocab.json", "vocab.txt", "spiece.model",
      "sentencepiece.bpe.model", "tekken.json"}
 )  # fmt: skip
+TOKENIZER_JSON = ("tokenizer.json", "tokenizer_config.json")
+LARGEST_JSON = 256 << 20
 EMBEDDING = (
     "model.embed_tokens.weight",
     "transformer.wte.weight",
@@ -51,6 +54,7 @@ def tokenizer(checkpoint: Checkpoint) -> Iterator[Comparison]:
     """A tokenizer is there; a server without one answers nothing."""
     have = checkpoint.beside & TOKENIZERS
     faults = [] if have else ["no tokenizer.json, tokenizer.model or vocabulary"]
+    faults += [f"`{name}` {why}" for name in TOKENIZER_JSON if (why := _no_object(checkpoint.path / name))]
     yield checked(
         "tokenizer",
         faults,
@@ -59,6 +63,15 @@ def tokenizer(checkpoint: Checkpoint) -> Iterator[Comparison]:
         reference="servers read it from the same folder",
         hint="copy it from the original checkpoint",
     )
+
+
+def _no_object(path: Path) -> str | None:
+    """Why a file is no JSON object; None when it is one, or is not there."""
+    try:
+        content = path.read_bytes() if path.is_file() and path.stat().st_size <= LARGEST_JSON else b"{}"
+        return None if isinstance(json.loads(content), dict) else "is no JSON object"
+    except (OSError, ValueError, RecursionError) as error:
+        return f"cannot be read: {str(error)[:120]}"
 
 
 def generation(checkpoint: Checkpoint, spec: ModelSpec | None) -> Iterator[Comparison]:

@@ -53,8 +53,8 @@ def read_config(folder: Path) -> dict[str, Any]:
             "`config.json` names no architecture",
             hint=["the field `architectures` says which class of transformers loads the model"],
         )
-    if config.get("quantization_config"):
-        method = config["quantization_config"].get("quant_method", "unknown")
+    if found := config.get("quantization_config"):
+        method = found.get("quant_method", "unknown") if isinstance(found, dict) else "unknown"
         fail(
             "already-quantized",
             f"the checkpoint is quantized already (`{method}`)",

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from _contract import fail, progress
+from _contract import blame, fail, progress
 from _quantize_data import Calibration, read_calibration
 from _quantize_source import Source, copy_beside, read_source, reasons
 
@@ -27,7 +27,12 @@ def begin(request: Mapping[str, Any], tool: str) -> tuple[Source, Calibration]:
 
     transformers.utils.logging.disable_progress_bar()
     torch.manual_seed(0)
-    tokenizer = transformers.AutoTokenizer.from_pretrained(source.folder)
+    try:
+        tokenizer = transformers.AutoTokenizer.from_pretrained(source.folder)
+    except Exception as error:  # noqa: BLE001 - a library's failure, in one line
+        blame(
+            error, "tokenizer", f"the tokenizer of `{source.folder.name}` cannot be loaded", ["copy it again"]
+        )
     data = read_calibration(tokenizer, request["calibration"], request["task"])
     progress("loading the model", 0.02)
     return source, data

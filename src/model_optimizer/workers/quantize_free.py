@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 sys.path.append(str(Path(__file__).resolve().parent))
+from _checkpoint import read_json
 from _contract import blame, fail, main, progress
 from _quantize_source import (
     CHUNK,
@@ -258,6 +259,7 @@ def finish_folder(request: dict[str, Any], source: Source, converter: Any, work:
     progress("writing the folder", 0.97)
     out = Path(request["out"])
     copy_beside(source.folder, out)
+    drop_empty_description(out)
     update_config(out, converter.config)
     for name in source.files:
         (work / name).replace(out / name)
@@ -281,6 +283,14 @@ def finish_folder(request: dict[str, Any], source: Source, converter: Any, work:
             *source.notes,
         ],
     }
+
+
+def drop_empty_description(out: Path) -> None:
+    """`"quantization_config": null` says that nothing is quantized; the library takes it for one."""
+    config = read_json(out / "config.json")
+    for name in [n for n in ("quantization_config", "compression_config") if not config.get(n, True)]:
+        del config[name]
+        (out / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
 def write_index(out: Path, files: list[str]) -> None:

@@ -27,6 +27,24 @@ _INSTALLER = re.compile(r"(PIP|UV)_")  # may hold the password of an index
 _PROXY = re.compile(r"(HTTPS?|ALL|FTP)_PROXY")  # may hold a password, and no offline job needs one
 _DROPPED = {"PYTHONPATH", "PYTHONHOME", "PYTHONSTARTUP", "PYTHONSAFEPATH", "PYTHONINSPECT", "PYTHONWARNINGS"}
 _KINDS: dict[str, type[MoptError]] = {
+    **dict.fromkeys(  # what is wrong with what the user handed over
+        (
+            "already-quantized",
+            "broken-artifact",
+            "broken-checkpoint",
+            "calibration-data",
+            "group-size",
+            "no-tokenizer",
+            "no-weights",
+            "nothing-to-quantize",
+            "remote-code",
+            "tokenizer",
+            "unknown-architecture",
+            "unsupported-architecture",
+            "unsupported-model",
+        ),
+        UsageError,
+    ),
     **{kind.default_reference: kind for kind in (UsageError, HostError, NoFeasiblePlan, ToolError)},
     **dict.fromkeys(
         ("out-of-memory", "disk-full", "not-writable", "environment-misfit", "import-failed"), HostError

@@ -21,8 +21,8 @@ def read(config: Keys, sidecar: Keys | None = None) -> Quantization | None:
     for keys in (config, inner):
         for name in ("quantization_config", "compression_config"):
             found = keys.get(name)
-            if isinstance(found, dict) and found:
-                return _of(cast("Keys", found))
+            if found:  # whatever else a description is than keys, it says that there is one
+                return _of(cast("Keys", found)) if isinstance(found, dict) else Quantization(method="unknown")
     return _modelopt(sidecar) if sidecar else None
 
 
