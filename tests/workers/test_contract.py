@@ -2,9 +2,11 @@
 
 import errno
 import json
+import os
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -154,3 +156,22 @@ def test_a_worker_ends_with_the_program_that_started_it(tmp_path: Path) -> None:
         program.stderr.read()  # ends when the worker, which holds the other end too, has ended
     assert not Path(f"/proc/{worker}/cmdline").exists() or not Path(f"/proc/{worker}/cmdline").read_bytes()
     assert not (tmp_path / "result.json").exists()
+
+
+def test_a_detached_server_goes_on_without_the_program_that_started_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Every job is watched from its begin; a server says later whether it is somebody's."""
+    import _serve_parent as parent
+
+    ended: list[int] = []
+    monkeypatch.setattr(parent, "_end", ended.append)
+    monkeypatch.setattr(parent, "_detached", threading.Event())
+    monkeypatch.setattr(parent, "GRACE_S", 0.0)
+    gone = os.getppid() + 1
+    parent._watch(gone)
+    assert ended == [signal.SIGTERM, signal.SIGKILL]
+    monkeypatch.delenv(parent.VARIABLE, raising=False)
+    parent.end_with_parent()
+    parent._watch(gone)
+    assert len(ended) == 2

@@ -8,13 +8,16 @@ import time
 VARIABLE = "MOPT_PARENT_PID"
 EVERY_S = 1.0
 GRACE_S = 10.0
+_detached = threading.Event()
 
 
 def end_with_parent() -> None:
-    """Watch the program that started this one, if it asked for that; a detached server has none."""
+    """Watch the program that started this one, if it asked for that; a detached server goes on without it."""
     named = os.environ.get(VARIABLE, "")
     if named.isdigit():
         watch(int(named))
+    else:
+        _detached.set()
 
 
 def watch(parent: int) -> None:
@@ -25,6 +28,8 @@ def watch(parent: int) -> None:
 def _watch(parent: int) -> None:
     while os.getppid() == parent:
         time.sleep(EVERY_S)
+    if _detached.is_set():
+        return
     _end(signal.SIGTERM)
     time.sleep(GRACE_S)
     _end(signal.SIGKILL)
