@@ -336,7 +336,7 @@ def quantize(found: "Quantization", out: Path, *, progress: Progress) -> Artifac
     from model_optimizer.quantize import run as room
     from model_optimizer.system import environments, making, probe
 
-    making.require_new(out)
+    making.require_new(out, found.work.source)
     making.require_room(found.work.needs, out, probe.available_memory_bytes())
     return room.quantize(found, out, environments.run_worker, progress)
 

@@ -32,6 +32,7 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     folder = tmp_path / "bert"
     folder.mkdir()
     (folder / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "tokenizer.json").write_text("{}")
     header = {
         "embeddings.word_embeddings.weight": {"dtype": "F32", "shape": [10, 8], "data_offsets": [0, 320]}
     }

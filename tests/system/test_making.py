@@ -195,6 +195,25 @@ def test_places_that_hold_something_are_refused(tmp_path: Path) -> None:
             making.require_new(taken)
 
 
+def test_places_that_cannot_be_taken_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = source(tmp_path)
+    Path(model.path).mkdir()
+    (tmp_path / "link").symlink_to(model.path)
+    for inside in (Path(model.path) / "new", tmp_path / "link" / "a" / "b"):
+        with pytest.raises(UsageError, match="inside of the model"):
+            making.require_new(inside, model)
+    making.require_new(tmp_path / "m-2", model)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UsageError, match="is no folder"):
+        making.require_new(tmp_path / "file" / "new")
+    with pytest.raises(HostError, match="cannot be written"):
+        making.require_new(tmp_path / ("n" * 300))
+    monkeypatch.setattr("os.access", lambda *_: False)
+    with pytest.raises(HostError) as caught:
+        making.require_new(tmp_path / "new")
+    assert caught.value.reference == "not-writable"
+
+
 def test_room_is_asked_for_before_work(tmp_path: Path) -> None:
     making.require_room(Needs(memory_bytes=10), tmp_path, None)
     making.require_room(Needs(memory_bytes=10), tmp_path, 10)

@@ -116,6 +116,12 @@ def free_bytes(path: Path) -> int | None:
         return None
 
 
+def require_writable(folder: Path) -> None:
+    """Raises HostError for a folder in which nothing can be made."""
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise host_error(PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(folder)), folder)
+
+
 def require_room(path: Path, wanted_bytes: int, what: str) -> None:
     """Refuse to begin what the disk cannot hold. Unknown room is let pass."""
     free = free_bytes(path)
@@ -123,7 +129,9 @@ def require_room(path: Path, wanted_bytes: int, what: str) -> None:
         raise HostError(
             f"{what} needs {show_bytes(wanted_bytes)} of disk, {show_bytes(free)} are free",
             cause=(f"the disk that holds {path}",),
-            hint=("make room there, or set MOPT_HOME to a folder on a larger disk",),
+            hint=(
+                "make room there, or choose a place on a larger disk (MOPT_HOME names that of environments)",
+            ),
             reference="disk-full",
         )
 

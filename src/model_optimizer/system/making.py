@@ -84,10 +84,27 @@ def made_by_worker(
         )
 
 
-def require_new(out: Path) -> None:
-    """Refuse a place that holds something, before any work. Raises UsageError."""
-    if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):
-        raise UsageError(f"`{out}` exists already", hint=("name another place, or remove it first",))
+def require_new(out: Path, source: Artifact | None = None) -> None:
+    """Refuse a place that cannot be taken, before any work. Raises UsageError and HostError.
+
+    It holds something, lies in the folder that is read (whose content would no longer be what its digest
+    says), or cannot be written.
+    """
+    with files.explained(out):
+        if out.is_symlink() or (out.exists() and not (out.is_dir() and not any(out.iterdir()))):
+            raise UsageError(f"`{out}` exists already", hint=("name another place, or remove it first",))
+        place = out.absolute()
+        if source and place.resolve().is_relative_to(Path(source.path).resolve()):
+            raise UsageError(
+                f"`{out}` lies inside of the model that is read",
+                cause=(f"the model is {source.path}",),
+                hint=("name a place outside of it",),
+            )
+        while not place.exists():
+            place = place.parent
+    if not place.is_dir():
+        raise UsageError(f"`{place}` is no folder", cause=(f"`{out}` would lie in it",))
+    files.require_writable(place)
 
 
 def require_room(needs: Needs, out: Path, memory_available_bytes: int | None) -> None:
