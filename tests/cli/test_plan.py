@@ -199,6 +199,19 @@ def test_emit_prints_the_command_alone(gpu: str, form: str, start: str) -> None:
         assert (len(lines) == 1 and "127.0.0.1" in shlex.split(lines[0])) or form == "docker"
 
 
+@pytest.mark.parametrize("form", ["command", "docker"])
+def test_a_command_of_several_replicas_says_that_it_starts_one(form: str) -> None:
+    words = (QWEN, "--gpus", "4xh100", "--qps", "400")
+    found = json.loads(run(*words, "--json").stdout)
+    assert (found["replicas"], found["gpus"]) == (4, 4)
+    said = "one of 4; each takes a GPU of its own (for the second CUDA_VISIBLE_DEVICES=1)"
+    assert said in " ".join(run(*words).stdout.split())
+    first, second = run(*words, "--emit", form).stdout.splitlines()
+    assert first.startswith("# ") and said in first
+    assert not second.startswith("#")
+    assert len(run(QWEN, "--gpu", "h100", "--emit", form).stdout.splitlines()) == 1
+
+
 def test_emit_for_another_engine_is_refused() -> None:
     with pytest.raises(UsageError, match="the plan is for vllm"):
         run(QWEN, "--gpu", "h100", "--engine", "vllm", "--emit", "sglang")

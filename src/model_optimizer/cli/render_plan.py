@@ -117,11 +117,14 @@ def shell_text(
     command: Sequence[str] | str,
     prepare: Sequence[Sequence[str]] = (),
     env: Mapping[str, str] | None = None,
+    *,
+    remark: str | None = None,
 ) -> str:
     """A command to paste, its environment before it. What must be done first stands above it as comments."""
     if isinstance(command, str):
         return command
     lines = [f"# first: {shell_line(words)}" for words in prepare]
+    lines += [f"# {remark}"] if remark else []
     variables = [f"{name}={shlex.quote(value)}" for name, value in (env or {}).items()]
     return "\n".join([*lines, " ".join([*variables, shell_line(command)])]) + "\n"
 
@@ -192,11 +195,26 @@ def _run(plan: Plan) -> list[str]:
     if plan.command:
         words = [shell_line((word,)) for word in plan.command]
         lines += _wrapped("Command:  ", words, hang=4, joint=" \\")
+    if fleet := fleet_text(plan):
+        lines += _wrapped("Replicas: ", fleet)
     image = f"Image:    {plan.image}" if plan.image else None
     lines += [image] if image else []
     lines += [f"Env:      {name}={value}" for name, value in plan.env.items()]
     unsure = [link.says for link in plan.links if link.holds is None]
     return [*lines, *(f"Check:    {text}" for text in unsure)]
+
+
+def fleet_text(plan: Plan) -> str | None:
+    """What a plan of several replicas takes beside its command, which starts one of them."""
+    if plan.replicas < 2 or not plan.gpus:
+        return None
+    each = plan.gpus // plan.replicas
+    own = f"{each} GPUs of its own" if each > 1 else "a GPU of its own"
+    shown = ",".join(map(str, range(each, 2 * each)))
+    return (
+        f"the command starts one of {plan.replicas}; each takes {own} (for the second "
+        f"CUDA_VISIBLE_DEVICES={shown}) and its own port, and a load balancer stands before them"
+    )
 
 
 def _cost(plan: Plan) -> list[str]:

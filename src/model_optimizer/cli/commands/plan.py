@@ -327,5 +327,6 @@ def _answer(
         from model_optimizer.flow.plan import emitted
 
         env = None if emit in ("docker", "ollama") else found.env
-        return render_plan.shell_text(emitted(found, emit), found.prepare, env)
+        fleet = render_plan.fleet_text(found)
+        return render_plan.shell_text(emitted(found, emit), found.prepare, env, remark=fleet)
     return render_plan.plan_text(found, explain=explain)
