@@ -1,5 +1,6 @@
 """`mopt convert` and `mopt verify` on files that cannot be used: one clear error, exit code 2 or 3, nothing written."""
 
+import json
 import os
 import subprocess
 import sys
@@ -19,12 +20,12 @@ import numpy
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 place = Path(sys.argv[1])
-def make(name, op="MatMul", opset=20, external=False):
+def make(name, op="MatMul", opset=20, external=False, size="batch"):
     weight = numpy_helper.from_array(numpy.full((8, 8), 0.1, "float32"), "weight")
     node = helper.make_node(op, ["x", "weight"], ["y"], name="one")
     scope = onnx.StringStringEntryProto(key="pkg.torch.onnx.name_scopes", value="['', 'model.odd', 'odd']")
     node.metadata_props.append(scope)
-    sizes = ["batch", 8]
+    sizes = [size, 8]
     graph = helper.make_graph(
         [node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, sizes)],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, sizes)], [weight],
@@ -39,6 +40,15 @@ make("new.onnx", opset=99)
 make("odd.onnx", op="Frobnicate")
 make("lost.onnx", external=True)
 (place / "lost.onnx.data").unlink()
+make("rows.onnx", size="rows")
+make("short.onnx", external=True)
+(place / "short.onnx.data").write_bytes(b"12")
+make("astray.onnx", external=True)
+astray = onnx.load(place / "astray.onnx", load_external_data=False)
+next(e for e in astray.graph.initializer[0].external_data if e.key == "location").value = "../../etc/passwd"
+(place / "astray.onnx").write_bytes(astray.SerializeToString())
+(place / "cut.onnx").write_bytes((place / "good.onnx").read_bytes()[:300])
+(place / "pickle.onnx").write_bytes(bytes([128, 4]) + b"abc")
 """
 RTX = ("--to", "tensorrt-rtx", "--compute-capability", "8.9")
 PROFILE = ("--profile", "batch=1:4:8")
@@ -68,7 +78,14 @@ def mopt(*words: str | Path) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("name", "words", "says"),
     [
-        ("good", ("--scheme", "fp32"), ["error[no-profile]", "batch", "hint: --profile batch=MIN:OPT:MAX"]),
+        ("rows", ("--scheme", "fp32"), ["error[no-profile]", "rows", "hint: --profile rows=MIN:OPT:MAX"]),
+        ("rows", PROFILE, ["error[no-profile]", "x: rows x 8"]),
+        ("good", ("--profile", "batch=1:4:8,width=1:2:3"), ["no free dimension width", "hint: "]),
+        (
+            "good",
+            (*PROFILE, "--concurrency", "9"),
+            ["error[profile]", "9 requests at once are asked, batch ends at 8"],
+        ),
         ("new", PROFILE, ["error[opset-too-new]", "opset 99", "hint: "]),
         (
             "odd",
@@ -76,7 +93,11 @@ def mopt(*words: str | Path) -> subprocess.CompletedProcess[str]:
             ["error[unsupported-operator]", "Frobnicate: 1 nodes (one) from model.odd", "hint: "],
         ),
         ("lost", PROFILE, ["error[external-data-missing]", "lost.onnx.data", "hint: copy"]),
-        ("text", PROFILE, ["error[broken-artifact]"]),
+        ("short", PROFILE, ["error[external-data-missing]", "2 bytes are there, 256 are needed"]),
+        ("astray", PROFILE, ["error[broken-artifact]", "points outside its folder", "hint: "]),
+        ("text", PROFILE, ["error[broken-artifact]", "hint: "]),
+        ("cut", PROFILE, ["error[broken-artifact]", "the file ends before"]),
+        ("pickle", PROFILE, ["error[pickle]", "hint: "]),
         ("nothing", PROFILE, ["there is no file", "hint: "]),
     ],
 )
@@ -92,13 +113,29 @@ def test_a_graph_that_cannot_be_built_is_wrong_input(
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-def test_a_graph_in_32_bits_is_no_fp16_engine_and_the_hint_fits_a_bare_file(
-    place: Path, tmp_path: Path
-) -> None:
-    done = mopt("convert", place / "good.onnx", *RTX, *PROFILE, "--scheme", "fp16", "--out", tmp_path / "out")
+@pytest.mark.parametrize("scheme", ["fp16", "int8"])
+def test_a_bare_graph_in_32_bits_is_cast_and_compared(place: Path, tmp_path: Path, scheme: str) -> None:
+    for to in (RTX, ("--to", "onnxruntime")):
+        out = tmp_path / to[1]
+        done = mopt("convert", place / "good.onnx", *to, "--scheme", scheme, "--out", out)
+        assert done.returncode == 0, done.stderr
+        links = json.loads((out / "chain.json").read_text())["links"]
+        assert links[0]["tool"] == "onnx_taken" and links[0]["made_from"].startswith("sha256:")
+        assert any("beside 32 bits: cosine at least" in note for link in links for note in link["notes"])
+        assert json.loads((out / "mopt.json").read_text())["scheme"] == scheme
+    products = json.loads((tmp_path / "tensorrt-rtx/content.json").read_text())["engine_products"]
+    assert products == {{"fp16": "Half", "int8": "Int8"}[scheme]: 1}
+
+
+def test_an_engine_that_is_silently_in_32_bits_is_thrown_away(place: Path, tmp_path: Path) -> None:
+    """A folder whose record says FP16, and whose graph is in 32 bits."""
+    done = mopt("convert", place / "good.onnx", "--to", "onnxruntime", "--out", tmp_path / "graph")
+    assert done.returncode == 0, done.stderr
+    record = tmp_path / "graph/mopt.json"
+    record.write_text(json.dumps({**json.loads(record.read_text()), "scheme": "fp16"}))
+    done = mopt("convert", tmp_path / "graph", *RTX, *PROFILE, "--scheme", "fp16", "--out", tmp_path / "out")
     assert done.returncode == 5, done.stderr
     assert "error[wrong-precision]" in done.stderr
-    assert "a bare .onnx file is built as it is" in done.stderr
     assert not (tmp_path / "out").exists()
 
 

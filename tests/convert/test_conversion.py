@@ -18,6 +18,7 @@ from model_optimizer.core.protocols import Progress
 from model_optimizer.facts import engine_limits
 from model_optimizer.system.making import Bench
 from model_optimizer.testing.contracts import tool_contract
+from model_optimizer.testing.graphs import FLOAT, HALF, graph
 
 ROOMS = ("model_optimizer.convert", "model_optimizer.quantize")
 TOOLS = {n: m for room in ROOMS for n, m in plugins.load_all(room).items() if n != "run"}
@@ -45,6 +46,7 @@ def tools_of(found: Any) -> list[str]:
         "onnx_clean",
         "onnx_cast",
         "onnx_qdq",
+        "onnx_taken",
         "onnx_vision",
         "onnx_prefill",
         "engine_tensorrt_rtx",
@@ -125,17 +127,34 @@ def test_tensorrt_builds_for_the_gpu_that_is_there() -> None:
         prepare(order("tensorrt_engine"), Wish(build=Choices(capabilities=("8.9",))), KIT)
 
 
-def test_a_bare_graph_is_a_source(tmp_path: Path) -> None:
+def test_a_bare_graph_is_a_source_by_what_it_says(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     with pytest.raises(UsageError, match="there is no file"):
-        onnx_source(path, None)
-    path.write_bytes(b"1234")
-    spec, source = onnx_source(path, "fp16")
-    assert (spec.parameters, source.format, source.scheme) == (1, "onnx_typed", "fp16")
-    found = prepare(
-        Order(model=spec, source=source, scheme="fp16", formats=("tensorrt_rtx_engine",)), Wish(), KIT
-    )
-    assert tools_of(found) == ["engine_tensorrt_rtx"]
+        onnx_source(path)
+    path.write_bytes(graph(weight=FLOAT))
+    spec, source = onnx_source(path)
+    assert (spec.parameters, source.format, source.scheme) == (64, "onnx_file", "fp32")
+    wish = Wish(build=Choices(profiles=(parse("rows=1:2:4"),)))
+    engine = Order(model=spec, source=source, scheme="fp32", formats=("tensorrt_rtx_engine",))
+    assert tools_of(prepare(engine, wish, KIT)) == ["onnx_taken", "onnx_clean", "engine_tensorrt_rtx"]
+    cast = ["onnx_taken", "onnx_clean", "onnx_cast", "engine_tensorrt_rtx"]
+    assert tools_of(prepare(engine, wish, KIT, scheme="fp16")) == cast
+    with pytest.raises(UsageError, match="no sizes are given for the free dimensions rows"):
+        prepare(engine, Wish(), KIT)
+    path.write_bytes(graph(weight=HALF))
+    spec, source = onnx_source(path)
+    engine = Order(model=spec, source=source, scheme="fp16", formats=("tensorrt_rtx_engine",))
+    assert tools_of(prepare(engine, wish, KIT)) == ["onnx_taken", "engine_tensorrt_rtx"]
+
+
+def test_a_graph_is_refused_by_its_opset_before_work(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(graph(opset=99))
+    spec, source = onnx_source(path)
+    engine = Order(model=spec, source=source, scheme="fp32", formats=("tensorrt_rtx_engine",))
+    with pytest.raises(UsageError) as caught:
+        prepare(engine, Wish(build=Choices(profiles=(parse("rows=1:2:4"),))), KIT)
+    assert caught.value.reference == "opset-too-new"
 
 
 def test_every_link_of_a_chain_can_be_followed_back(tmp_path: Path) -> None:

@@ -100,7 +100,7 @@ def build(
 ) -> Artifact:
     """Build one engine, with the proof of what it holds. Raises UsageError, ToolError."""
     facts = graph_facts(Path(source.path))
-    profiles = choices.profiles or derive(facts.free, _asked(choices.asked, facts))
+    profiles = choices.profiles or profiles_for(Path(source.path), facts.free, choices)
     require_holds(profiles, choices.asked.lengths, choices.asked.at_once)
     library = "tensorrt_rtx" if flavour == "rtx" else None
     request: dict[str, Any] = {
@@ -178,6 +178,11 @@ def graph_facts(source: Path) -> GraphFacts:
     return GraphFacts(free=tuple(dict.fromkeys(free)), longest=found.max_tokens, size=found.image_size)
 
 
+def profiles_for(source: Path, free: tuple[str, ...], choices: Choices) -> tuple[Profile, ...]:
+    """What follows from the load and from what a folder with a graph says of itself."""
+    return derive(free, _asked(choices.asked, graph_facts(source)))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Value:
     name: str
@@ -224,4 +229,13 @@ def _with_profiles(made: Artifact, profiles: tuple[Profile, ...]) -> Artifact:
     return replace(made, notes=(*made.notes, *said))
 
 
-__all__ = ["Choices", "Configured", "GraphFacts", "build", "graph_facts", "needs", "require_targets"]
+__all__ = [
+    "Choices",
+    "Configured",
+    "GraphFacts",
+    "build",
+    "graph_facts",
+    "needs",
+    "profiles_for",
+    "require_targets",
+]

@@ -56,7 +56,9 @@ def derive(free: Sequence[str], asked: Asked) -> tuple[Profile, ...]:
         if not axes:
             return ()
         return (Profile(axes=axes, because=f"{asked.batch[0]} to {asked.batch[2]} inputs at once"),)
-    lengths = asked.lengths or Lengths(kind="uniform", numbers=(1, asked.longest or 512))
+    if asked.lengths is None and asked.longest is None:
+        return (Profile(axes=axes, because="nothing says how long inputs are"),) if axes else ()
+    lengths = asked.lengths or Lengths(kind="uniform", numbers=(1, asked.longest or 1))
     return tuple(
         Profile(axes={**axes, "sequence": axis}, because=because)
         for axis, because in _lengths(lengths, asked.longest)
@@ -88,6 +90,30 @@ def require_holds(profiles: Sequence[Profile], lengths: Lengths | None, batch: i
     """Refuse profiles that some request of the load would not fit into. Raises UsageError."""
     wanted = {"sequence": lengths.quantile(HELD) if lengths else None, "batch": batch}
     require_held([profile.axes for profile in profiles], wanted, ())
+
+
+def require_sizes(inputs: Mapping[str, Sequence[int | str]], profiles: Sequence[Profile]) -> None:
+    """Refuse to build for a free dimension that no size is given for, before anything is made. Raises
+    UsageError.
+    """
+    free = dict.fromkeys(d for shape in inputs.values() for d in shape if isinstance(d, str))
+    if not free:
+        return
+    for axes in [profile.axes for profile in profiles] or [{}]:
+        if missing := [name for name in free if name not in axes]:
+            raise UsageError(
+                f"no sizes are given for the free dimensions {', '.join(missing)}",
+                cause=tuple(f"{name}: {' x '.join(map(str, shape))}" for name, shape in inputs.items()),
+                hint=(f"--profile {','.join(f'{name}=MIN:OPT:MAX' for name in free)}",),
+                reference="no-profile",
+            )
+        if unknown := [name for name in axes if name not in free]:
+            raise UsageError(
+                f"the graph has no free dimension {', '.join(unknown)}",
+                cause=tuple(f"{name}: {' x '.join(map(str, shape))}" for name, shape in inputs.items()),
+                hint=(f"its free dimensions are {', '.join(free)}",),
+                reference="profile",
+            )
 
 
 def _lengths(lengths: Lengths, longest: int | None) -> list[tuple[Axis, str]]:

@@ -9,14 +9,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from model_optimizer.core import Artifact, ModelSpec, Progress, RunWorker, Scheme, UsageError, paths
+from model_optimizer.core import Artifact, ModelSpec, Progress, RunWorker, Scheme, UsageError, digest, paths
 from model_optimizer.core.paths import Chain, Order, Work, chains, choose
 from model_optimizer.core.protocols import Tool
+from model_optimizer.facts import engine_limits
+from model_optimizer.system import onnx_header
 from model_optimizer.system.making import Bench, follow
 
 from . import _chain
-from ._engine import Choices, Configured, graph_facts, require_targets
-from ._profiles import Asked, Profile, derive, parse, require_holds
+from ._engine import Choices, Configured, graph_facts, profiles_for, require_targets
+from ._profiles import Asked, Profile, derive, parse, require_holds, require_sizes
 
 __all__ = [
     "Asked", "Choices", "Conversion", "Kit", "Profile", "Wish", "carry_out", "convert", "derive",
@@ -24,6 +26,9 @@ __all__ = [
 ]  # fmt: skip
 
 WIDEST = "fp32"
+GRAPHS = ("onnx_typed", "onnx_file")
+"""What says itself what it computes in."""
+
 ENGINE_DEFAULT = "fp16"
 """What engines are built in where no scheme is named: the narrowest that needs no data."""
 
@@ -89,7 +94,7 @@ def prepare(order: Order, wish: Wish, kit: Kit, *, scheme: str | None = None) ->
     """
     engine = _builds(order, kit.tools)
     if engine and scheme is None:
-        scheme = order.source.scheme if order.source.format == "onnx_typed" else ENGINE_DEFAULT
+        scheme = order.source.scheme if order.source.format in GRAPHS else ENGINE_DEFAULT
     chain = _planned(order, kit.tools, scheme)
     notes: tuple[str, ...] = ()
     if engine:
@@ -112,25 +117,31 @@ def carry_out(found: Conversion, out: Path, run: RunWorker, progress: Progress) 
     return _chain.follow(found.work.chain, found.work.source, out, bench, progress, steps=found.steps)
 
 
-def onnx_source(path: Path, scheme: str | None) -> tuple[ModelSpec, Artifact]:
-    """A bare .onnx file as a model: nothing is known of it but its size. Raises UsageError.
+def onnx_source(path: Path) -> tuple[ModelSpec, Artifact]:
+    """A bare .onnx file as a model, by what it says of itself: its weights are in what most of them are in.
 
-    Without `scheme` it is taken to be in 32 bits; the proof of what an engine holds finds out if it is not.
+    Raises UsageError for what is no ONNX file.
     """
     if not path.is_file():
         raise UsageError(
             f"there is no file `{path}`", hint=("name a folder with config.json, or an .onnx file",)
         )
+    header = onnx_header.read(path)
+    count = max(1, header.parameters)
     data = path.with_name(f"{path.name}.data")
-    size = path.stat().st_size + (data.stat().st_size if data.is_file() else 0)
     spec = ModelSpec(
         name=path.stem, path=str(path), architecture="onnx", model_type="onnx", task="vision",
-        parameters=max(1, size // 4), active_parameters=max(1, size // 4), embedding_parameters=0,
-        parameters_source="header", layers=0, hidden_size=0, intermediate_size=0, vocab_size=0, heads=0,
-        kv_heads=0, head_dim=0, attention="none", groups=(), provenance=path.name,
+        parameters=count, active_parameters=count, embedding_parameters=0, parameters_source="header",
+        layers=0, hidden_size=0, intermediate_size=0, vocab_size=0, heads=0, kv_heads=0, head_dim=0,
+        attention="none", groups=(), provenance=path.name,
     )  # fmt: skip
     made = Artifact(
-        path=str(path), format="onnx_typed", scheme=scheme or WIDEST, task="vision", bytes=size, digest=""
+        path=str(path.absolute()),
+        format="onnx_file",
+        scheme=header.scheme,
+        task="vision",
+        bytes=path.stat().st_size + (data.stat().st_size if data.is_file() else 0),
+        digest=digest.of_path(path),
     )
     return spec, made
 
@@ -172,6 +183,7 @@ def _require_buildable(order: Order, chain: Chain, wish: Wish) -> tuple[str, ...
             "TensorRT builds for the GPU of the machine that it runs on",
             hint=("leave --compute-capability out, or take --to tensorrt-rtx",),
         )
+    _require_readable(order, last.format, build)
     longest = order.model.max_position
     if not build.profiles and build.asked.lengths is not None:
         derive(("batch", "sequence"), replace(build.asked, longest=longest))
@@ -184,6 +196,24 @@ def _require_buildable(order: Order, chain: Chain, wish: Wish) -> tuple[str, ...
             "requests to a running batch, and hand out memory in pages",
         )
     return ()
+
+
+def _require_readable(order: Order, form: str, build: Choices) -> None:
+    """A graph that is there already says its opset and its sizes. Raises UsageError."""
+    path = Path(order.source.path)
+    path = path if path.is_file() else path / "model.onnx"
+    if order.source.format not in (*GRAPHS, "onnx") or not path.is_file():
+        return
+    header = onnx_header.read(path)
+    newest = engine_limits.limits("tensorrt_rtx").opset_to if form == "tensorrt_rtx_engine" else None
+    if newest and header.opset > newest:
+        raise UsageError(
+            f"the graph is of opset {header.opset}, TensorRT for RTX reads up to {newest}",
+            hint=(f"export it with opset {newest} or lower; `mopt convert MODEL` takes one that fits",),
+            reference="opset-too-new",
+        )
+    free = tuple(dict.fromkeys(d for s in header.inputs.values() for d in s if isinstance(d, str)))
+    require_sizes(header.inputs, build.profiles or profiles_for(Path(order.source.path), free, build))
 
 
 def _require_taken(profiles: tuple[Profile, ...], longest: int | None) -> None:

@@ -19,6 +19,7 @@ OF_INPUT = frozenset(
     }
 )  # fmt: skip
 """What workers find wrong in what they were given: wrong usage, and no tool that failed."""
+TYPED = "onnx_typed"
 ROOMS = ("model_optimizer.convert", "model_optimizer.quantize")
 
 
@@ -30,8 +31,8 @@ def prepare(
     """
     kit = _kit()
     name = plugins.load("model_optimizer.schemes", scheme).SCHEME.name if scheme else None
-    spec, source = _source(model, name)
-    formats = _formats(to, kit)
+    spec, source = _source(model)
+    formats = _formats(to, name, kit)
     if spec.task in ("embed", "rerank", "generate"):
         wish = replace(wish, texts=_texts(spec, texts_file))
     order = Order(model=spec, source=source, scheme=name or "fp32", formats=formats)
@@ -65,14 +66,17 @@ def _kit() -> Kit:
     return Kit(tools=tools, schemes=schemes)
 
 
-def _source(model: str, scheme: str | None) -> tuple[ModelSpec, Artifact]:
+def _source(model: str) -> tuple[ModelSpec, Artifact]:
     path = Path(model).expanduser()
     if path.suffix == ".onnx":
-        return converting.onnx_source(path, scheme)
+        return converting.onnx_source(path)
     if path.suffix in (".pt", ".pth", ".bin", ".pkl", ".ckpt"):
         raise UsageError(
             f"`{path.name}` is a pickle, which can run any code when it is opened",
-            hint=("save the weights as safetensors, with a config.json beside them",),
+            hint=(
+                "save the weights as safetensors, with a config.json beside them",
+                "or name the .onnx file that the model's own exporter writes: `mopt convert net.onnx`",
+            ),
             reference="pickle",
         )
     if operators.engines.file_of(path) is not None and not (path / "model.onnx").is_file():
@@ -98,7 +102,7 @@ def _made(path: Path) -> tuple[ModelSpec, Artifact]:
     scheme = str(facts.get("scheme", "fp32"))
     spec = models.read(str(path)) if (path / "config.json").is_file() else None
     if spec is None:
-        spec, _artifact = converting.onnx_source(path / "model.onnx", scheme)
+        spec, _artifact = converting.onnx_source(path / "model.onnx")
     spec = replace(spec, task=facts.get("task", spec.task))
     made = Artifact(
         path=str(path.absolute()),
@@ -111,14 +115,19 @@ def _made(path: Path) -> tuple[ModelSpec, Artifact]:
     return spec, made
 
 
-def _formats(to: str, kit: Kit) -> tuple[str, ...]:
-    """What files an engine takes, or a format by its name, the best first. Raises UsageError."""
+def _formats(to: str, scheme: str | None, kit: Kit) -> tuple[str, ...]:
+    """What files an engine takes, or a format by its name, the best first. Raises UsageError.
+
+    An engine that reads graphs takes those with types of their own too, in the schemes that it computes.
+    """
     name = plugins.canonical(to)
     built = converting.targets(kit.tools)
     if name in built:
         return built[name]
     if name in plugins.names("model_optimizer.engines"):
-        return tuple(plugins.load("model_optimizer.engines", name).READS)
+        reads = plugins.load("model_optimizer.engines", name).READS
+        typed = (TYPED,) if scheme in reads.get("onnx", ()) and scheme != "fp32" else ()
+        return (*reads, *typed)
     known = sorted({form for tool in kit.tools.values() for form in tool.WRITES.values()})
     if name in known:
         return (name,)

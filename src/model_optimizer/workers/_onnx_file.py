@@ -1,8 +1,9 @@
 """Reading an ONNX file that came from outside, without its weights: every defect is one clear error."""
 
 import heapq
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -79,7 +80,12 @@ def check_external(model: Any, path: Path) -> None:
         where = entries.get("location", "")
         beside = (path.parent / where).resolve()
         if not where or path.parent.resolve() not in beside.parents:
-            fail("broken-artifact", f"`{path.name}` points outside its folder for `{tensor.name}`", [where])
+            fail(
+                "broken-artifact",
+                f"`{path.name}` points outside its folder for `{tensor.name}`",
+                [where],
+                ["weights are read from the graph's own folder alone: save the model there with its data"],
+            )
         end = int(entries.get("offset", 0)) + int(entries.get("length", 0))
         if not beside.is_file() or beside.stat().st_size < end:
             have = (
@@ -104,6 +110,43 @@ def scopes_of(path: Path) -> dict[str, str]:
                 names = re.findall(r"'([^']*)'", prop.value)
                 modules = [name for name in names if name]
                 found[node.name] = modules[-2] if len(modules) > 1 else "".join(modules)
+    return found
+
+
+def refuse_operators(path: Path, refused: Mapping[str, Sequence[str]], other: Sequence[str] = ()) -> None:
+    """Fail with each operator, its nodes (`refused` has them), the modules they came from and a rewrite."""
+    rewrites = json.loads(Path(__file__).with_name("_onnx_rewrites.json").read_text(encoding="utf-8"))
+    scopes = scopes_of(path)
+    causes: list[str] = []
+    hints: list[str] = []
+    for operator, nodes in sorted(refused.items()):
+        places = sorted({scopes[node] for node in nodes if scopes.get(node)})
+        where = f" from {', '.join(places[:3])}{' ...' if len(places) > 3 else ''}" if places else ""
+        causes.append(f"{operator}: {len(nodes)} nodes ({', '.join(nodes[:3])}){where}")
+        if operator in rewrites:
+            hints.append(f"{operator}: {rewrites[operator]}")
+    fail(
+        "unsupported-operator",
+        f"the graph has operators that cannot be built: {', '.join(sorted(refused))}",
+        [*causes, *other[:2]],
+        hints or ["write these modules with operators of the ONNX standard"],
+    )
+
+
+def unknown_operators(model: Any) -> dict[str, list[str]]:
+    """Operators of the standard that it does not have, with their nodes. Those of other domains are left to
+    whom they are for."""
+    import onnx
+
+    opset = max((i.version for i in model.opset_import if i.domain in ("", "ai.onnx")), default=1)
+    own = {function.name for function in model.functions}
+    found: dict[str, list[str]] = {}
+    for node in model.graph.node:
+        if node.domain in ("", "ai.onnx") and node.op_type not in own:
+            try:
+                onnx.defs.get_schema(node.op_type, max_inclusive_version=opset)
+            except onnx.defs.SchemaError:
+                found.setdefault(node.op_type, []).append(node.name)
     return found
 
 

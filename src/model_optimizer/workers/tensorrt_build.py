@@ -29,7 +29,7 @@ sys.path.append(str(Path(__file__).resolve().parent))
 from _checkpoint import TOKENIZER_FILES, copy_files
 from _contract import blame, fail, main, progress
 from _engine_content import EngineLayer, Network, judge, layers_of_inspector, layers_of_log
-from _onnx_file import check_onnx, scopes_of
+from _onnx_file import check_onnx, refuse_operators
 
 MODULES = {
     "rtx": ("tensorrt_rtx", "tensorrt_rtx_bindings"),
@@ -182,25 +182,6 @@ def parse(trt: Any, network: Any, log: Any, path: Path) -> Any:
         f"`{path.name}` cannot be read by {trt.__name__.partition('_bindings')[0]} {trt.__version__}",
         other[:6] or ["the parser said nothing more"],
         ["`mopt convert MODEL --to onnx` makes graphs that can be read"],
-    )
-
-
-def refuse_operators(path: Path, refused: Mapping[str, Sequence[str]], other: Sequence[str]) -> None:
-    rewrites = json.loads(Path(__file__).with_name("_onnx_rewrites.json").read_text(encoding="utf-8"))
-    scopes = scopes_of(path)
-    causes: list[str] = []
-    hints: list[str] = []
-    for operator, nodes in sorted(refused.items()):
-        places = sorted({scopes[node] for node in nodes if scopes.get(node)})
-        where = f" from {', '.join(places[:3])}{' ...' if len(places) > 3 else ''}" if places else ""
-        causes.append(f"{operator}: {len(nodes)} nodes ({', '.join(nodes[:3])}){where}")
-        if operator in rewrites:
-            hints.append(f"{operator}: {rewrites[operator]}")
-    fail(
-        "unsupported-operator",
-        f"the graph has operators that cannot be built: {', '.join(sorted(refused))}",
-        [*causes, *other[:2]],
-        hints or ["write these modules with operators of the ONNX standard"],
     )
 
 
@@ -359,8 +340,6 @@ def prove(trt: Any, log: Any, network: Network, plan: Any, request: Mapping[str,
     instead = (
         f"name the checkpoint: `mopt convert MODEL --to {target} --scheme {request['scheme']}` does both"
     )
-    if Path(request["source"]).is_file():
-        instead = f"a bare .onnx file is built as it is; {instead}"
     if found.wrong and not request.get("allow_wrong_precision"):
         fail(
             "wrong-precision",

@@ -1,0 +1,251 @@
+"""What an ONNX file says of itself: its opset, its inputs, and in which numbers its weights are.
+
+The weights are stepped over, not read. The file is foreign input: every length is checked against what there
+is before it is used, and anything else is a UsageError. Source of the layout: onnx.proto of ONNX, and the
+wire format of protocol buffers.
+"""
+
+import mmap
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from math import prod
+from pathlib import Path
+
+from model_optimizer.core import UsageError
+
+NUMBERS = {
+    1: "fp32", 2: "int8", 3: "int8", 10: "fp16", 16: "bf16", 17: "fp8", 18: "fp8", 19: "fp8", 20: "fp8",
+    21: "int4_rtn", 22: "int4_rtn",
+}  # fmt: skip
+"""Number formats by ONNX's number of the type. Whole numbers count only beside operators that use them."""
+FLOATS = ("fp32", "fp16", "bf16")
+QUANTIZED = frozenset(
+    {
+        "DequantizeLinear",
+        "MatMulInteger",
+        "ConvInteger",
+        "QLinearMatMul",
+        "QLinearConv",
+        "com.microsoft::MatMulNBits",
+    }
+)
+"""Operators that compute with whole numbers, or turn them into others."""
+PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
+MOST_MESSAGES = 5_000_000
+
+Span = tuple[int, int]
+Dimension = int | str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """`weights` counts the numbers in initializers by format; `inputs` are those that a caller gives."""
+
+    opset: int
+    operators: frozenset[str]
+    weights: Mapping[str, int]
+    inputs: Mapping[str, tuple[Dimension, ...]]
+    outputs: tuple[str, ...]
+
+    @property
+    def parameters(self) -> int:
+        return sum(self.weights.values())
+
+    @property
+    def scheme(self) -> str:
+        """What most weights are in; where some are quantized, what those are in."""
+        if self.operators & QUANTIZED:
+            narrow = {name: n for name, n in self.weights.items() if name not in FLOATS}
+            if narrow:
+                return max(narrow, key=lambda name: narrow[name])
+        floats = {name: self.weights.get(name, 0) for name in FLOATS}
+        return max(floats, key=lambda name: floats[name])
+
+
+class _Broken(Exception):
+    """The bytes are no such message."""
+
+
+def read(path: Path) -> Header:
+    """Raises UsageError for what is no ONNX file, with `pickle` as its reference where it is one."""
+    try:
+        if path.stat().st_size == 0:
+            raise _Broken("it is empty")
+        with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            if content[:4] in PICKLES or content[:2] in PICKLES:
+                raise UsageError(
+                    f"`{path.name}` is a pickle, which can run any code when it is opened",
+                    hint=("save the weights as safetensors, with a config.json beside them",),
+                    reference="pickle",
+                )
+            return _model(content)
+    except (_Broken, ValueError, OSError, OverflowError) as error:
+        raise UsageError(
+            f"`{path.name}` is no ONNX file, or is cut off",
+            cause=(str(error),),
+            hint=("copy it again, or export the model again: `mopt convert MODEL --to onnx`",),
+            reference="broken-artifact",
+        ) from error
+
+
+def _model(content: mmap.mmap) -> Header:
+    opset, graph = 0, None
+    for number, value in _fields(content, (0, len(content))):
+        if number == 7 and isinstance(value, tuple):
+            graph = value
+        if number == 8 and isinstance(value, tuple):
+            domain, version = _opset(content, value)
+            if domain in ("", "ai.onnx"):
+                opset = max(opset, version)
+    if graph is None:
+        raise _Broken("it holds no graph")
+    operators: set[str] = set()
+    weights: Counter[str] = Counter()
+    inputs: dict[str, tuple[Dimension, ...]] = {}
+    constants: set[str] = set()
+    outputs: list[str] = []
+    for number, value in _fields(content, graph):
+        if not isinstance(value, tuple):
+            continue
+        if number == 1:
+            operators.add(_operator(content, value, weights))
+        elif number == 5:
+            constants.add(_tensor(content, value, weights))
+        elif number == 11:
+            name, shape = _value(content, value)
+            inputs[name] = shape
+        elif number == 12:
+            outputs.append(_value(content, value)[0])
+    if not operators:
+        raise _Broken("its graph computes nothing")
+    return Header(
+        opset=opset,
+        operators=frozenset(operators),
+        weights=weights,
+        inputs={name: shape for name, shape in inputs.items() if name not in constants},
+        outputs=tuple(outputs),
+    )
+
+
+def _operator(content: mmap.mmap, span: Span, weights: Counter[str]) -> str:
+    """The kind of a node, `domain::Kind` where it is not of the standard; a constant counts as a weight."""
+    kind = domain = ""
+    for number, value in _fields(content, span):
+        if isinstance(value, tuple):
+            if number == 4:
+                kind = _text(content, value)
+            elif number == 7:
+                domain = _text(content, value)
+            elif number == 5 and kind == "Constant":
+                for inner, tensor in _fields(content, value):
+                    if inner == 5 and isinstance(tensor, tuple):
+                        _tensor(content, tensor, weights)
+    return f"{domain}::{kind}" if domain not in ("", "ai.onnx") else kind
+
+
+def _tensor(content: mmap.mmap, span: Span, weights: Counter[str]) -> str:
+    """The name of a constant; its numbers are counted by their format."""
+    name, kind, sizes = "", 0, list[int]()
+    for number, value in _fields(content, span):
+        if number == 1:
+            sizes += [value] if isinstance(value, int) else list(_packed(content, value))
+        elif number == 2 and isinstance(value, int):
+            kind = value
+        elif number == 8 and isinstance(value, tuple):
+            name = _text(content, value)
+    if kind in NUMBERS:
+        weights[NUMBERS[kind]] += prod(sizes)
+    return name
+
+
+def _value(content: mmap.mmap, span: Span) -> tuple[str, tuple[Dimension, ...]]:
+    """A value's name and shape; a free dimension without a name gets one from its place."""
+    name, dimensions = "", list[Span]()
+    for number, value in _fields(content, span):
+        if not isinstance(value, tuple):
+            continue
+        if number == 1:
+            name = _text(content, value)
+        elif number == 2:
+            dimensions = [
+                dimension
+                for tensor in _inside(content, value, 1)
+                for shape in _inside(content, tensor, 2)
+                for dimension in _inside(content, shape, 1)
+            ]
+    return name, tuple(_size(content, one, f"{name}_{place}") for place, one in enumerate(dimensions))
+
+
+def _size(content: mmap.mmap, span: Span, otherwise: str) -> Dimension:
+    found: Dimension = otherwise
+    for number, value in _fields(content, span):
+        if number == 1 and isinstance(value, int):
+            found = value
+        elif number == 2 and isinstance(value, tuple):
+            found = _text(content, value) or otherwise
+    return found
+
+
+def _opset(content: mmap.mmap, span: Span) -> tuple[str, int]:
+    domain, version = "", 0
+    for number, value in _fields(content, span):
+        if number == 1 and isinstance(value, tuple):
+            domain = _text(content, value)
+        elif number == 2 and isinstance(value, int):
+            version = value
+    return domain, version
+
+
+def _inside(content: mmap.mmap, span: Span, wanted: int) -> Iterator[Span]:
+    return (value for n, value in _fields(content, span) if n == wanted and isinstance(value, tuple))
+
+
+def _fields(content: mmap.mmap, span: Span) -> Iterator[tuple[int, int | Span]]:
+    """The fields of a message: a number, or where the bytes of a longer one begin and end."""
+    place, end = span
+    for _ in range(MOST_MESSAGES):
+        if place >= end:
+            return
+        key, place = _varint(content, place, end)
+        number, wire = key >> 3, key & 7
+        if number == 0:
+            raise _Broken(f"no field begins at byte {place}")
+        if wire == 0:
+            value, place = _varint(content, place, end)
+            yield number, value
+        elif wire == 2:
+            size, place = _varint(content, place, end)
+            if place + size > end:
+                raise _Broken(f"a part of {size:,} bytes begins at byte {place:,}, and the file ends before")
+            yield number, (place, place + size)
+            place += size
+        elif wire in (1, 5):
+            place += 8 if wire == 1 else 4
+        else:
+            raise _Broken(f"no field begins at byte {place}")
+    raise _Broken("it has too many parts")
+
+
+def _packed(content: mmap.mmap, span: Span) -> Iterator[int]:
+    place, end = span
+    while place < end:
+        value, place = _varint(content, place, end)
+        yield value
+
+
+def _varint(content: mmap.mmap, place: int, end: int) -> tuple[int, int]:
+    found = 0
+    for shift in range(0, 70, 7):
+        if place >= end:
+            raise _Broken("it ends in the middle of a number")
+        byte = content[place]
+        place += 1
+        found |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return found, place
+    raise _Broken(f"no number ends at byte {place}")
+
+
+def _text(content: mmap.mmap, span: Span) -> str:
+    return content[span[0] : span[1]].decode("utf-8", errors="replace")
