@@ -157,6 +157,12 @@ def test_status_of_nothing() -> None:
     assert json.loads(mopt("--status", "--json").stdout) == {"servers": []}
 
 
+@pytest.mark.parametrize("which", [(), ("all",)])
+def test_stop_of_nothing(which: tuple[str, ...]) -> None:
+    done = mopt("--stop", *which)
+    assert (done.returncode, done.stdout) == (0, "no server of `mopt serve` is running\n")
+
+
 # -- with one
 
 

@@ -50,7 +50,8 @@ def stop(which: str | None, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"stopped": [codec.to_builtins(s) for s in chosen]}, indent=2))
     else:
-        click.echo("".join(f"stopped {s.served_name} (pid {s.pid})\n" for s in chosen), nl=False)
+        lines = [f"stopped {s.served_name} (pid {s.pid})" for s in chosen]
+        click.echo("\n".join(lines or ["no server of `mopt serve` is running"]))
 
 
 def row_of(served: "Served") -> "Row":
@@ -74,10 +75,10 @@ def row_of(served: "Served") -> "Row":
 
 
 def _chosen(found: "Sequence[Served]", which: str | None) -> "Sequence[Served]":
-    """By pid, port or name; without a word the only one there is."""
+    """By pid, port or name; without a word the only one there is, or none."""
     from model_optimizer.core import UsageError
 
-    if which == "all" or (which is None and len(found) == 1):
+    if which == "all" or (which is None and len(found) < 2):
         return found
     chosen = [
         s for s in found if which in (str(s.pid), str(s.supervisor), s.url.rpartition(":")[2], s.served_name)
