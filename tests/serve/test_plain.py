@@ -2,7 +2,7 @@
 
 import pytest
 
-from model_optimizer.core import Artifact, Cpu, Host, UsageError, plugins
+from model_optimizer.core import Artifact, Cpu, Gpu, Host, UsageError, plugins
 from model_optimizer.serve import Wish, plain_plan
 from model_optimizer.testing.engine_contract import sample_model
 
@@ -31,6 +31,31 @@ def test_the_engine_is_the_one_that_reads_the_format(form: str, scheme: str, tas
     assert (found.engine, found.scheme, found.format) == (engine, scheme, form)
     assert found.workload.task == task
     assert found.setting("threads") in ("2", None)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "task", "asked", "engine"),
+    [
+        ("fp16", "embed", None, "onnxruntime_cuda"),
+        ("fp32", "vision", None, "onnxruntime_cuda"),
+        ("fp32", "rerank", "onnxruntime", "onnxruntime"),
+        ("int8", "embed", None, "onnxruntime"),
+    ],
+)
+def test_a_gpu_that_is_there_computes_a_graph(scheme: str, task: str, asked: str | None, engine: str) -> None:
+    host = Host(cpu=Cpu(cores=2), gpus=(Gpu(name="L4", compute_capability=(8, 9)),))
+    made = artifact("onnx", scheme, task)
+    found = plain_plan(sample_model(task), made, Wish(engine=asked), host, engines=ENGINES, schemes=SCHEMES)
+    assert (found.engine, found.environment) == (engine, ENGINES[engine].ENVIRONMENT)
+
+
+def test_a_graph_is_not_yet_an_engine_of_tensorrt() -> None:
+    host = Host(cpu=Cpu(cores=2), gpus=(Gpu(name="L4", compute_capability=(8, 9)),))
+    made = artifact("onnx", "fp16", "embed")
+    wish = Wish(engine="tensorrt")
+    with pytest.raises(UsageError, match="`tensorrt` does not serve onnx in fp16") as caught:
+        plain_plan(sample_model("embed"), made, wish, host, engines=ENGINES, schemes=SCHEMES)
+    assert caught.value.hint[0] == "onnxruntime, onnxruntime_cuda can"
 
 
 def test_a_user_may_name_engine_scheme_and_settings() -> None:

@@ -73,7 +73,7 @@ def _engine(
     able = [
         name
         for name, engine in engines.items()
-        if scheme in engine.READS.get(artifact.format, ())
+        if scheme in getattr(engine, "SERVES", engine.READS).get(artifact.format, ())
         and artifact.task in engine.TASKS
         and devices & engine.DEVICES
     ]
@@ -92,8 +92,17 @@ def _engine(
                 f"make it first: `mopt quantize MODEL --scheme {scheme} --out DIR`, then `mopt serve DIR`",
             ),
         )
-    # The plain one first: who asked for nothing gets the model as it is.
-    return min(able, key=lambda name: (not getattr(engines[name], "BASELINE", False), name))
+    # The plain one first: who asked for nothing gets the model as it is. Else a GPU that is there is used.
+    order = {
+        name: (not getattr(engines[name], "BASELINE", False), _idle(engines[name], devices), name)
+        for name in able
+    }
+    return min(able, key=order.__getitem__)
+
+
+def _idle(engine: Engine, devices: set[str]) -> bool:
+    """Whether it would leave the GPU without work."""
+    return "gpu" in devices and "gpu" not in engine.DEVICES
 
 
 def _task(artifact: Artifact) -> Task:

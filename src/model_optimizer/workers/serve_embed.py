@@ -1,10 +1,10 @@
 """Serve an embedding model or a cross-encoder over HTTP, in OpenAI's words and /v1/rerank.
 
-Request: `backend` (onnx, torch, or for an engine tensorrt, tensorrt_rtx), `model` (folder), `served_name`,
-`host`, `port`, `threads`, `max_model_len`, `max_batch_size` (texts that wait together), `max_batched_tokens`
-(of one batch, with padding), `batch_timeout_ms`, `task` (rerank, else vectors), `dtype` (torch: fp32, bf16,
-fp16), `spin` (whether idle threads of ONNX Runtime burn their core while they wait). Null means the backend's
-own choice.
+Request: `backend` (onnx, onnx_cuda, torch, or for an engine tensorrt, tensorrt_rtx), `model` (folder),
+`served_name`, `host`, `port`, `threads`, `max_model_len`, `max_batch_size` (texts that wait together),
+`max_batched_tokens` (of one batch, with padding), `batch_timeout_ms`, `task` (rerank, else vectors), `dtype`
+(torch: fp32, bf16, fp16), `spin` (whether idle threads of ONNX Runtime burn their core while they wait). Null
+means the backend's own choice.
 
 The port is answered only after a first vector came out. The key comes from the variable MOPT_API_KEY, if
 it is set. Ends with the process: SIGINT or SIGTERM.
@@ -21,7 +21,7 @@ from _serve_lit import batching, new_server, serve
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
-    return serve(request, create_server, ("onnx", "torch", "tensorrt", "tensorrt_rtx"))
+    return serve(request, create_server, ("onnx", "onnx_cuda", "torch", "tensorrt", "tensorrt_rtx"))
 
 
 def create_server(request: dict[str, Any], failure: Path) -> Any:

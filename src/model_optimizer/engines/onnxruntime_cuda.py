@@ -1,0 +1,46 @@
+"""ONNX Runtime on a GPU behind our own server: embedding models, rerankers and models of images."""
+
+from model_optimizer.core import Host, Launch, ModelSpec, Plan, Scheme, Setting, Term, Workload
+
+from . import _gpu as g
+from . import _litserve
+
+TITLE = "ONNX Runtime with CUDA"
+READS = {"onnx": frozenset({"fp32", "fp16"})}
+"""Without INT8: the CUDA provider has no product of 8-bit numbers and computes such a graph in 32 bits."""
+TASKS = frozenset({"embed", "rerank", "vision"})
+DEVICES = frozenset({"gpu"})
+ENVIRONMENT = "onnx_cuda"
+BASELINE = False
+
+TAKES = _litserve.ON_A_GPU
+KEY = _litserve.KEY
+PACKAGE = "onnxruntime-gpu"
+BATCH_TOKENS = 16_384
+"""Tokens of one batch, with padding: 32 texts of 512. ASSUMED."""
+WAIT_MS = "2"
+
+
+def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]:
+    """A lower bound: weights and what CUDA takes."""
+    return g.memory(model, scheme, work)
+
+
+def settings(model: ModelSpec, scheme: Scheme, work: Workload, host: Host) -> tuple[Setting, ...]:
+    del scheme
+    found = g.settings(model, work, host, {"context": "max_model_len", "batch": "max_batch_size"})
+    tokens = Setting(
+        name="max_batched_tokens",
+        value=str(BATCH_TOKENS),
+        because="32 texts of 512 tokens fill a GPU; more waits longer for nothing",
+        source="assumed",
+    )
+    wait = Setting(
+        name="batch_timeout_ms", value=WAIT_MS, because="short beside a request's own time", source="assumed"
+    )
+    return (*found, tokens, wait)
+
+
+def launch(plan: Plan, port: int) -> Launch:
+    """Our worker on 127.0.0.1."""
+    return _litserve.launch(plan, port, "onnx_cuda", {})
