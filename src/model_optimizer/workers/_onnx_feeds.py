@@ -14,7 +14,8 @@ from _contract import brief, fail
 Feed = dict[str, Any]
 TYPES = {
     "tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(float)": "float32", 
-    "tensor(float16)": "float16", "tensor(bool)": "bool",
+    "tensor(float16)": "float16", "tensor(bool)": "bool", "tensor(double)": "float64",
+    "tensor(uint8)": "uint8", "tensor(int8)": "int8",
 }  # fmt: skip
 TOKENS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 SIZES = ({"batch": 1, "sequence": 7}, {"batch": 3, "sequence": 33}, {"batch": 2, "sequence": 96})
@@ -55,7 +56,7 @@ def samples(folder: Path, facts: Mapping[str, Any], texts: Sequence[str] = ()) -
             return [_of_texts(folder, facts, texts[n : n + 3]) for n in range(0, min(len(texts), 24), 3)]
         longest = int(facts.get("max_tokens") or 96)
         return [_tokens(folder, facts, size["batch"], min(size["sequence"], longest), dice) for size in SIZES]
-    return [_pixels(facts, size, seed) for seed, size in enumerate(PIXELS)]
+    return [_made_up(facts, size, seed) for seed, size in enumerate(PIXELS)]
 
 
 def calibration(folder: Path, facts: Mapping[str, Any], request: Mapping[str, Any]) -> tuple[list[Feed], str]:
@@ -78,8 +79,8 @@ def calibration(folder: Path, facts: Mapping[str, Any], request: Mapping[str, An
     if request.get("images"):
         found = list(_arrays(Path(request["images"]), facts, count))
         return found, f"{len(found)} images"
-    made = [_pixels(facts, PIXELS[n % len(PIXELS)], 100 + n) for n in range(count // 2)]
-    return made, "made-up images: give real ones"
+    made = [_made_up(facts, PIXELS[n % len(PIXELS)], 100 + n) for n in range(count // 2)]
+    return made, "made-up images: give real ones" if _of_images(facts) else "made-up numbers"
 
 
 def distance(reference: Path, candidate: Path, feeds: Sequence[Feed], *, plain: bool = False) -> Distance:
@@ -179,6 +180,32 @@ def _vocabulary(folder: Path) -> int:
     return int(size or 100)
 
 
+def _of_images(facts: Mapping[str, Any]) -> bool:
+    return len(facts["inputs"]) == 1 and len(facts["inputs"][0]["shape"]) == 4
+
+
+def _made_up(facts: Mapping[str, Any], size: tuple[int, int, int], seed: int) -> Feed:
+    """Pictures for a network of images; for any other, noise: free dimensions of one name are of one size."""
+    if _of_images(facts):
+        return _pixels(facts, size, seed)
+    import numpy
+
+    noise = numpy.random.default_rng(seed)
+    sizes: dict[str, int] = {}
+    feed: Feed = {}
+    for value in facts["inputs"]:
+        shape = [
+            d
+            if isinstance(d, int)
+            else sizes.setdefault(str(d), size[0] if place == 0 else 8 * (1 + seed % 2))
+            for place, d in enumerate(value["shape"])
+        ]
+        kind = TYPES.get(value.get("type", ""), "float32")
+        whole = kind.removeprefix("u").startswith("int") or kind == "bool"
+        feed[value["name"]] = noise.integers(0, 2, shape) if whole else noise.standard_normal(shape)
+    return feed
+
+
 def _pixels(facts: Mapping[str, Any], size: tuple[int, int, int], seed: int) -> Feed:
     """Smooth pictures with edges: waves and a rectangle, in the range that a normalised image has."""
     import numpy
@@ -192,8 +219,9 @@ def _pixels(facts: Mapping[str, Any], size: tuple[int, int, int], seed: int) -> 
     height, width = max(step, height // step * step), max(step, width // step * step)
     noise = numpy.random.default_rng(seed)
     y, x = numpy.mgrid[0:height, 0:width] / 16.0
-    image = numpy.empty((size[0], channels, height, width), dtype=numpy.float32)
-    for row in range(size[0]):
+    batch = value["shape"][0] if isinstance(value["shape"][0], int) else size[0]
+    image = numpy.empty((batch, channels, height, width), dtype=numpy.float32)
+    for row in range(batch):
         for channel in range(channels):
             waves = noise.uniform(0.2, 1.5, 2)
             plane = numpy.sin(waves[0] * x + row) + numpy.cos(waves[1] * y + channel)
@@ -201,6 +229,8 @@ def _pixels(facts: Mapping[str, Any], size: tuple[int, int, int], seed: int) -> 
             image[row, channel] = plane + 0.1 * noise.standard_normal((height, width))
     if facts.get("pixel_range") == [0, 1]:
         image = (image - image.min()) / (image.max() - image.min())
+    if value.get("type") == "tensor(uint8)":
+        image = 255 * (image - image.min()) / (image.max() - image.min())
     return {value["name"]: image}
 
 
