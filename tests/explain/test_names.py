@@ -23,7 +23,7 @@ def test_the_screen_of_an_option() -> None:
 note     --gpu-memory-utilization: It is of the whole memory, not of what is free, and counts for
          this process alone.
 note     speed: More is more KV cache, so more requests at once; it changes nothing for one request.
-note     --gpu-memory-utilization: 0.92 of GeForce RTX 4060 Laptop GPU is 7.36 GiB, taken at the
+note     --gpu-memory-utilization: 0.92 of GeForce RTX 4060 Laptop GPU is 7.21 GiB, taken at the
          start as a whole
 
 from facts/flags/vllm, 0.8.5 to 0.33.0; vllm source packages 0.8.5 to 0.33.0; vllm source packages
@@ -240,3 +240,8 @@ def test_a_spelling_that_became_the_first_is_no_change() -> None:
 def test_a_comparison_that_cannot_be_made(engine: str, before: str, after: str) -> None:
     with pytest.raises(UsageError):
         changes(engine, before, after)
+
+
+def test_the_share_is_of_what_cuda_shows_as_in_fit() -> None:
+    (share,) = [p for p in ask("--gpu-memory-utilization 0.95", gpu="4060 laptop").points if "GiB" in p.says]
+    assert "7.45 GiB" in share.says  # of 7.84, not of 8

@@ -113,6 +113,18 @@ def test_an_interpreter_that_is_not_there() -> None:
     assert isinstance(found.exception, UsageError)
 
 
+def test_an_interpreter_without_pytorch_is_told_of_the_option_that_names_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise ToolError("`calibrate` failed", cause=("ModuleNotFoundError: No module named 'torch'",))
+
+    monkeypatch.setattr(worker, "run_job", fails)
+    found = CliRunner().invoke(app, ["calibrate"])
+    assert isinstance(found.exception, HostError)
+    assert "--python PATH" in found.exception.hint[0]
+
+
 def test_a_slow_host_makes_steps_without_graphs_slower() -> None:
     quick, slow = (replace(made(0.8, 0.6), eager_launch_us=us) for us in (3.0, 9.0))
     one, other = (

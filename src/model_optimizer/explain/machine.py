@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from model_optimizer.core import units
 from model_optimizer.core.explanation import Point
-from model_optimizer.facts import drivers, formats, vllm
+from model_optimizer.facts import drivers, formats, memory, vllm
 
 from .question import Question
 
@@ -90,7 +90,7 @@ def _share(value: str | None, question: Question) -> Iterator[Point]:
     except ValueError:
         return
     if gpu and 0 < share <= 1:
-        total = gpu.visible_memory_bytes or gpu.memory_bytes
+        total, _ = memory.visible(gpu)
         says = (
             f"{share:g} of {gpu.name} is {units.show_bytes(round(share * total))}, taken at the start "
             "as a whole"

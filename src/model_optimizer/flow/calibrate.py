@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from model_optimizer.core import Progress, UsageError
+from model_optimizer.core import HostError, Progress, ToolError, UsageError
 from model_optimizer.core.calibration import Calibration
 from model_optimizer.facts import gpus
 from model_optimizer.planner import calibrate as room
@@ -26,14 +26,23 @@ def run(
         raise UsageError(
             f"there is no interpreter `{python}`", hint=("name the `bin/python` of an environment",)
         )
-    answer = worker.run_job(
-        python,
-        "calibrate",
-        room.request(models.read(model), seconds),
-        progress,
-        env=worker.variables("onnx", python),
-        timeout_s=10 * seconds + 120,
-    )
+    try:
+        answer = worker.run_job(
+            python,
+            "calibrate",
+            room.request(models.read(model), seconds),
+            progress,
+            env=worker.variables("onnx", python),
+            timeout_s=10 * seconds + 120,
+        )
+    except ToolError as error:
+        if any("No module named 'torch'" in cause for cause in error.cause):
+            raise HostError(
+                f"`{python}` has no PyTorch",
+                hint=("name an interpreter that has it, with CUDA: --python PATH, for example that of vLLM",),
+                reference="environment-missing",
+            ) from error
+        raise
     return keep(answer, gpu=gpu)
 
 
