@@ -83,7 +83,9 @@ def test_an_engine_that_cannot_is_refused_with_those_that_can() -> None:
 
 
 def test_a_scheme_that_must_be_made_first_says_how() -> None:
-    with pytest.raises(UsageError, match="no engine serves safetensors in int4_rtn") as caught:
+    with pytest.raises(
+        UsageError, match="no engine of this machine serves safetensors in int4_rtn"
+    ) as caught:
         plain_plan(
             sample_model("generate"),
             artifact("safetensors", "fp32", "generate"),
@@ -93,3 +95,11 @@ def test_a_scheme_that_must_be_made_first_says_how() -> None:
             schemes=SCHEMES,
         )
     assert "mopt quantize MODEL --scheme int4_rtn" in caught.value.hint[0]
+
+
+def test_what_was_made_for_a_gpu_is_not_to_be_made_once_more() -> None:
+    made = artifact("compressed_tensors", "int8_weight", "generate")
+    with pytest.raises(UsageError, match="no engine of this machine serves") as caught:
+        plain_plan(sample_model("generate"), made, Wish(), HOST, engines=ENGINES, schemes=SCHEMES)
+    assert "vllm can, on a GPU, and there is none here" in caught.value.cause[0]
+    assert "make it first" not in caught.value.hint[0]

@@ -70,13 +70,7 @@ def with_settings(plan: Plan, wished: Mapping[str, str]) -> Plan:
 def _engine(
     artifact: Artifact, scheme: str, asked: str | None, engines: Mapping[str, Engine], devices: set[str]
 ) -> str:
-    able = [
-        name
-        for name, engine in engines.items()
-        if scheme in getattr(engine, "SERVES", engine.READS).get(artifact.format, ())
-        and artifact.task in engine.TASKS
-        and devices & engine.DEVICES
-    ]
+    able = _able(artifact, scheme, engines, devices)
     if asked is not None:
         if asked in able:
             return asked
@@ -86,11 +80,13 @@ def _engine(
             hint=(f"{known} can", "`mopt convert --to` makes the format of another engine"),
         )
     if not able:
+        elsewhere = _able(artifact, scheme, engines, {"cpu", "gpu"})
+        here = "`mopt quantize MODEL --engine vllm-cpu --scheme NAME` makes what runs here"
+        first = f"make it first: `mopt quantize MODEL --scheme {scheme} --out DIR`, then `mopt serve DIR`"
         raise UsageError(
-            f"no engine serves {artifact.format} in {scheme} for the task `{artifact.task}`",
-            hint=(
-                f"make it first: `mopt quantize MODEL --scheme {scheme} --out DIR`, then `mopt serve DIR`",
-            ),
+            f"no engine of this machine serves {artifact.format} in {scheme} for the task `{artifact.task}`",
+            cause=(f"{', '.join(elsewhere)} can, on a GPU, and there is none here",) if elsewhere else (),
+            hint=(here if scheme == artifact.scheme else first,),
         )
     # The plain one first: who asked for nothing gets the model as it is. Else a GPU that is there is used.
     order = {
@@ -98,6 +94,17 @@ def _engine(
         for name in able
     }
     return min(able, key=order.__getitem__)
+
+
+def _able(artifact: Artifact, scheme: str, engines: Mapping[str, Engine], devices: set[str]) -> list[str]:
+    """The engines that serve it on one of these devices."""
+    return [
+        name
+        for name, engine in engines.items()
+        if scheme in getattr(engine, "SERVES", engine.READS).get(artifact.format, ())
+        and artifact.task in engine.TASKS
+        and devices & engine.DEVICES
+    ]
 
 
 def _idle(engine: Engine, devices: set[str]) -> bool:
