@@ -47,6 +47,18 @@ def test_masks_survive_16_bits(traps: dict[str, Any]) -> None:
     assert found["distance"] < 0.01
 
 
+def test_angles_and_norms_stay_in_32_bits_with_few_casts(traps: dict[str, Any]) -> None:
+    """One cast down and one up a product, none behind another."""
+    found = traps["angles_and_squares_in_16_bits"]
+    assert found["distance"] < 2e-3
+    assert found["casts"].count(10) <= 2 and found["twice"] == []
+    assert found["own"] == 2  # the weights of the two products, and nothing else
+
+
+def test_fp16_is_rounded_where_the_runtime_would_not(traps: dict[str, Any]) -> None:
+    assert traps["rounding_is_seen"]["plain"] == 0.0
+
+
 def test_a_dimension_that_was_fixed_is_found(traps: dict[str, Any]) -> None:
     found = traps["fixed_dimension"]
     assert found["error"] == "export-failed" and "fixed" in found["message"]

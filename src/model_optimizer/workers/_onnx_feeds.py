@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from _contract import brief, fail
+from _onnx_file import load_graph
+from _onnx_precision import halves, round_halves
 
 Feed = dict[str, Any]
 TYPES = {
@@ -21,6 +23,7 @@ TOKENS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 SIZES = ({"batch": 1, "sequence": 7}, {"batch": 3, "sequence": 33}, {"batch": 2, "sequence": 96})
 PIXELS = ((1, 64, 64), (2, 96, 64))
 LONGEST_CALIBRATION = 128
+WEIGHTS = "session.model_external_initializers_file_folder_path"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +87,9 @@ def calibration(folder: Path, facts: Mapping[str, Any], request: Mapping[str, An
 
 
 def distance(reference: Path, candidate: Path, feeds: Sequence[Feed], *, plain: bool = False) -> Distance:
-    """Both graphs on the same inputs. `plain` runs the candidate without the runtime's own rewriting."""
+    """Both graphs on the same inputs. `plain` runs the candidate as it is written: without the runtime's own
+    rewriting, and with every FP16 number rounded.
+    """
     right, got = open_session(reference), open_session(candidate, plain=plain)
     names = [v.name for v in right.get_outputs()]
     worst = Distance(largest=0.0, cosine=1.0, output=names[0])
@@ -119,12 +124,22 @@ def open_session(path: Path, *, plain: bool = False) -> Any:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 2
     options.log_severity_level = 3
+    graph: str | bytes = str(path)
     if plain:
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+        options.add_session_config_entry(WEIGHTS, str(path.parent))
+        graph = _rounded(path)
     try:
-        return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # noqa: BLE001 - the library's errors share no base of their own
         fail("onnx-unreadable", f"ONNX Runtime cannot load `{path.name}`", [brief(error)])
+
+
+def _rounded(path: Path) -> bytes:
+    """The graph with every FP16 number rounded; weights stay where they are."""
+    model = load_graph(path)
+    round_halves(model.graph, halves(model))
+    return model.SerializeToString()
 
 
 def run(session: Any, feed: Feed) -> list[Any]:

@@ -12,6 +12,7 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parent))
 from _contract import brief, fail
 from _onnx_file import SCOPES, check_external, load_graph
+from _onnx_precision import halves, round_halves
 
 Feed = Mapping[str, Any]
 TYPES = {
@@ -50,6 +51,7 @@ class Graph:
             for value in reads(node):
                 self.readers.setdefault(value, []).append(number)
         self.scopes = [scopes(node) for node in self.nodes]
+        self.halves = halves(self.model)
 
     def module(self, number: int) -> str:
         """The PyTorch module that a node came from; '' for the outermost and where nothing is known."""
@@ -95,6 +97,8 @@ class Graph:
         model.CopyFrom(self.model)
         there = set(self.outputs)
         model.graph.output.extend(onnx.ValueInfoProto(name=n) for n in extra if n not in there)
+        if plain and self.halves:
+            round_halves(model.graph, self.halves)
         return open_bytes(model.SerializeToString(), self.path.parent, self.path.name, plain=plain)
 
     def piece(self, target: str, given: Collection[str]) -> tuple[list[int], list[str]]:
@@ -143,6 +147,8 @@ class Graph:
         ]
         gives = [onnx.ValueInfoProto(name=name) for name in outputs]
         graph = onnx.helper.make_graph(kept, "piece", takes, gives, weights)
+        if len(kept) > 1:
+            round_halves(graph, self.halves)
         made = onnx.helper.make_model(graph, opset_imports=self.model.opset_import)
         made.ir_version = self.model.ir_version
         return made

@@ -1,7 +1,8 @@
-"""Put 16-bit precision into a graph: FP16 or BF16, with norms, softmax and sums kept in 32 bits.
+"""Put 16-bit precision into a graph: FP16 or BF16, with norms, softmax, angles and sums kept in 32 bits.
 
 Request: {source, out, scheme: fp16|bf16, keep_high: [operators], least_cosine}. Inputs and outputs keep their
-types. ONNX Runtime's own converter places the casts. For BF16 the places are the same and the numbers are
+types. ONNX Runtime's own converter places the casts, round nodes that are chosen so that few are needed; what
+it casts for nothing is taken out. For BF16 the places are the same and the numbers are
 BF16, rounded from the original 32 bits. FP16 is compared with the graph before; ONNX Runtime's CPU kernels
 cannot run BF16, so that graph is checked by its types alone, and says so. Result: {versions, notes,
 distance}.
@@ -18,6 +19,7 @@ from _checkpoint import TOKENIZER_FILES, copy_files
 from _contract import blame, fail, main, progress
 from _onnx_feeds import distance, read_facts, samples
 from _onnx_file import check_onnx, save_graph
+from _onnx_precision import high_nodes, merge_casts, own_constants
 
 KEPT_HIGH = (
     "LayerNormalization",
@@ -63,13 +65,16 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     copy_files(source, out, ("config.json", "preprocessor_config.json", *TOKENIZER_FILES))
     (out / "mopt.json").write_text(json.dumps({**facts, "scheme": scheme}, indent=2) + "\n", encoding="utf-8")
     progress("comparing with the graph before", 0.7)
-    notes = [f"products in {scheme}; norms, softmax, sums and powers stay in 32 bits"]
+    notes = [f"products in {scheme}; norms, softmax, angles and the sums between them stay in 32 bits"]
     apart = None
     if scheme == "bf16":
         notes.append("ONNX Runtime runs no BF16 on a processor: the graph was checked, not run")
     else:
         apart = distance(
-            source / "model.onnx", out / "model.onnx", samples(source, facts, request.get("texts") or ())
+            source / "model.onnx",
+            out / "model.onnx",
+            samples(source, facts, request.get("texts") or ()),
+            plain=True,
         )
         least = float(request.get("least_cosine") or 0.99)
         if not apart.cosine >= least:
@@ -99,20 +104,40 @@ def require_float(facts: dict[str, Any], scheme: str) -> None:
 
 
 def cast(model: Any, scheme: str, kept: tuple[str, ...]) -> Any:
+    """The graph in 16 bits; the operators `kept`, and what needs no cast beside them, stay in 32."""
     from onnxruntime.transformers import float16
 
     exact = originals(model) if scheme == "bf16" else {}
     large = model.ByteSize() > LARGEST
-    blocked = sorted({*float16.DEFAULT_OP_BLOCK_LIST, *kept})
+    for number, node in enumerate(model.graph.node):
+        node.name = node.name or f"node_{number}"
+    before = {node.name for node in model.graph.node}
+    kinds = {*float16.DEFAULT_OP_BLOCK_LIST, *kept}
     try:
+        high = high_nodes(model.graph, kinds, floats(model, large=large))
+        own_constants(model.graph, high)
         found = float16.convert_float_to_float16(
-            model, keep_io_types=True, op_block_list=blocked, disable_shape_infer=large
+            model,
+            keep_io_types=True,
+            op_block_list=[],
+            node_block_list=[model.graph.node[number].name for number in high],
+            disable_shape_infer=large,
         )
+        merge_casts(found.graph, before)
     except Exception as error:  # noqa: BLE001 - the converter raises whatever a graph makes it meet
         blame(error, "cast-failed", f"the graph cannot be cast to {scheme}")
     if scheme == "bf16":
         to_bf16(found, exact)
     return found
+
+
+def floats(model: Any, *, large: bool) -> set[str]:
+    """The values that are 32-bit numbers. A large graph is taken at its word."""
+    import onnx
+
+    graph = model.graph if large else onnx.shape_inference.infer_shapes(model).graph
+    values = (*graph.value_info, *graph.input, *graph.output)
+    return {v.name for v in values if v.type.tensor_type.elem_type == onnx.TensorProto.FLOAT}
 
 
 def originals(model: Any) -> dict[str, bytes]:

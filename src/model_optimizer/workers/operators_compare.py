@@ -29,7 +29,7 @@ sys.path.append(str(Path(__file__).resolve().parent))
 import _outputs
 from _checkpoint import most_tokens, read_config
 from _contract import brief, fail, main, progress
-from _onnx_feeds import samples
+from _onnx_feeds import SIZES, samples
 from _operators_cut import write_cut
 from _operators_graph import Feed, Graph, RunFailed, fitted
 from _operators_search import (
@@ -49,6 +49,8 @@ from _operators_torch import Truth
 EXACT = ("fp32",)
 PEERS = 6.0
 """Times the median of its peers from which an own error stands out, in a stage that lowers the precision."""
+JUMP = 8.0
+"""Times the median of the inputs from which the error of one of them is looked into."""
 LONGEST = 512
 
 
@@ -73,7 +75,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         progress("cutting the first bad operator out", 0.95)
         write_cut(Path(request["out"]), stages[first[0]], first[1])
     return {
-        "feeds": [" x ".join(map(str, next(iter(feed.values())).shape)) for feed in feeds],
+        "feeds": [label(feed) for feed in feeds],
         "tokenizer": compare_tokenizers(source, stages[-1]["graph"].path.parent, request.get("texts") or []),
         "stages": [
             {**work.rows[number], "suspects": [bad["about"] for bad in suspects[:SHOWN]]}
@@ -99,7 +101,7 @@ def _check_inputs(graph: Graph) -> None:
 
 
 def make_feeds(source: Path, graph: Graph, request: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Several sizes, the last as long as the model allows (at most LONGEST tokens)."""
+    """Several sizes, up to as long as the model allows (at most LONGEST tokens), and its last positions."""
     import numpy
 
     kinds = {v.name: v for v in graph.model.graph.input if v.name in graph.inputs}
@@ -109,7 +111,8 @@ def make_feeds(source: Path, graph: Graph, request: Mapping[str, Any]) -> list[d
         if read_config(source).get("model_type") == "yolo_seg":
             facts |= {"size_step": 32, "pixel_range": [0, 1]}
         return samples(source, facts)
-    longest = min(LONGEST, most_tokens(source, read_config(source)))
+    most = most_tokens(source, read_config(source))
+    longest = min(LONGEST, most)
     feeds = samples(source, {**facts, "max_tokens": longest})
     if longest > feeds[-1]["input_ids"].shape[1]:
         dice = numpy.random.default_rng(0)
@@ -121,7 +124,22 @@ def make_feeds(source: Path, graph: Graph, request: Mapping[str, Any]) -> list[d
             "position_ids": numpy.arange(longest).reshape(shape),
         }  # fmt: skip
         feeds.append({name: values[name].astype("int64") for name in feeds[-1]})
+    if most > longest and "position_ids" in feeds[0]:
+        feeds.append({**feeds[1], "position_ids": feeds[1]["position_ids"] + most - SIZES[1]["sequence"]})
     return feeds
+
+
+def _jumps(errors: Sequence[float], least: float) -> list[int]:
+    """Inputs that lose far more than the others do, though not what would fail them by itself."""
+    usual = median(errors)
+    return [at for at, error in enumerate(errors) if error > max(JUMP * usual, least / JUMP)]
+
+
+def label(feed: Feed) -> str:
+    """The size of an input, and where it stands when that is not the beginning."""
+    size = " x ".join(map(str, next(iter(feed.values())).shape))
+    begin = int(feed["position_ids"].min()) if "position_ids" in feed else 0
+    return f"{size} from position {begin}" if begin else size
 
 
 def _dims(value: Any) -> list[int | str]:
@@ -185,16 +203,19 @@ class Work:
         # What is kept exact is looked into from far below what would fail it: small faults hide in answers.
         least = limit["place"] if exact else limit["answer"]
         bad = [at for at, error in enumerate(self.errors[number]) if error > least]
+        if not bad and not exact:
+            bad = _jumps(self.errors[number], least)
         if exact and not bad:
             return []
         at = min(bad, key=lambda n: _size(self.feeds[n])) if bad else min(1, len(self.feeds) - 1)
         if bad and len(bad) < len(self.feeds):
-            row["shortest"] = " x ".join(map(str, next(iter(self.feeds[at].values())).shape))
+            row["shortest"] = label(self.feeds[at])
         feed = self.feeds[at]
         pairs = self._pairs(stages, number, feed)
         search = Search(graph, pairs, feed, per_run=self.per_run, own_limit=limit["own"])
         row["places"] = len(pairs.keys)
-        found = self._exact(search, limit) if exact else self._lowered(search, limit, row, bad=bool(bad))
+        lost = self.errors[number][at] if bad else None
+        found = self._exact(search, limit) if exact else self._lowered(search, limit, row, lost)
         row["looked"] = len(search.known) + search.alone
         self.runs += search.runs
         self.alone += search.alone
@@ -215,7 +236,7 @@ class Work:
         return [one] if one.own > search.own_limit or lost > limit["answer"] else []
 
     def _lowered(
-        self, search: Search, limit: Mapping[str, float], row: dict[str, Any], *, bad: bool
+        self, search: Search, limit: Mapping[str, float], row: dict[str, Any], lost: float | None
     ) -> list[Found]:
         targets = [v for v in search.order if _multiplies(search, v)]
         found = search.sweep(targets)
@@ -224,8 +245,8 @@ class Work:
         outlier = max(limit["stands_out"], PEERS * usual)
         row["own_limit"] = search.own_limit = min(limit["own"], outlier)
         wrong = [one for one in found if one.own > search.own_limit]
-        if bad and not wrong:
-            one = search.first(limit["answer"])
+        if lost is not None and not wrong:
+            one = search.first(min(limit["answer"], lost / PEERS))
             wrong = [one] if one is not None else []
         return [search.own(one.value) for one in wrong[:SHOWN]]
 
@@ -251,7 +272,7 @@ class Work:
         """A graph that cannot be run on some input; where the runtime names the node, that is the place."""
         at, failed = min(self.failures[number].items(), key=lambda pair: _size(self.feeds[pair[0]]))
         row["failed"] = brief(failed)
-        row["shortest"] = " x ".join(map(str, next(iter(self.feeds[at].values())).shape))
+        row["shortest"] = label(self.feeds[at])
         numbers = [n for n, node in enumerate(graph.nodes) if node.name and node.name == failed.node]
         said = (
             graph.describe(numbers[0])
@@ -306,9 +327,12 @@ def _because(graph: Graph, guilty: int, one: Found) -> str | None:
 
 
 def _multiplies(search: Search, value: str) -> bool:
-    """A place with a product on the way from the paired ones; a product itself where all are paired."""
+    """A place with a product on the way from the paired ones; a product itself where all are paired.
+
+    Not the weights of an attention: half a unit in the last place of a score of 20 is a percent of its power.
+    """
     graph = search.graph
-    if value not in graph.maker:
+    if value not in graph.maker or graph.nodes[graph.maker[value]].op_type == "Softmax":
         return False
     return any(graph.nodes[n].op_type in PRODUCTS for n in graph.piece(value, search.pairs.keys)[0])
 
