@@ -2,10 +2,9 @@
 
 Request: {source, out, scheme: fp16|bf16, keep_high: [operators], least_cosine}. Inputs and outputs keep their
 types. ONNX Runtime's own converter places the casts, round nodes that are chosen so that few are needed; what
-it casts for nothing is taken out. For BF16 the places are the same and the numbers are
-BF16, rounded from the original 32 bits. FP16 is compared with the graph before; ONNX Runtime's CPU kernels
-cannot run BF16, so that graph is checked by its types alone, and says so. Result: {versions, notes,
-distance}.
+it casts for nothing is taken out. For BF16 the places are the same and the numbers are BF16, rounded from the
+original 32 bits. FP16 is compared with the graph before; ONNX Runtime's CPU kernels cannot run BF16, so that
+graph is checked by its types alone, and says so. Result: {versions, notes, distance}.
 """
 
 import importlib.metadata
