@@ -97,6 +97,10 @@ if DOES == "deaf":
         signal.signal(number, signal.SIG_IGN)
 if DOES == "dies-soon":
     threading.Timer(1.0, os._exit, (3,)).start()
+if DOES == "chatty":
+    for number in range(40_000):
+        sys.stderr.write(f"request {number:06d} " + "x" * 80 + "\n")
+    sys.stderr.flush()
 port = WORDS[WORDS.index("--port") + 1]
 sys.argv = ["stub_server.py", port, DOES if DOES in ("bangs", "broken") else "good"]
 exec(compile(Path(__file__).with_name("stub_server.py").read_text(), "stub_server.py", "exec"))

@@ -76,6 +76,8 @@ def test_it_runs_answers_and_is_removed_by_its_id(docker: Path, tmp_path: Path) 
         assert (docker / "containers" / running.container).is_dir()
     assert not list((docker / "containers").iterdir())
     assert [p.name for p in (docker / "removed").iterdir()] == [running.container]
+    run = the_run(docker)
+    assert run[run.index("--log-driver") + 1] == "local"
     for words in calls(docker):
         if words[0] in ("stop", "rm", "logs", "inspect"):
             assert words[-1] == running.container

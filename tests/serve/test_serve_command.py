@@ -126,6 +126,25 @@ def test_it_is_started_again_on_its_port_after_it_died(played: Path, tmp_path: P
     assert gone(row["pid"])
 
 
+def test_a_log_stays_small_and_its_first_lines_and_its_last_name_the_cause(
+    played: Path, tmp_path: Path
+) -> None:
+    """Four MiB are printed; the log has one, an older file another."""
+    played.write_text("chatty")
+    log = tmp_path / "logs" / "serve.log"
+    terminal = Terminal(tmp_path / "tiny.gguf", "--log", log, "--log-size", "1MiB", "--log-files", "1")
+    served = terminal.served()
+    os.kill(int(str(served["pid"])), signal.SIGKILL)
+    code, out, _err = terminal.end()
+    assert code == 5
+    assert json.loads(out)["error"]["reference"] == "worker-crashed"
+    assert sorted(path.name for path in log.parent.iterdir()) == ["serve.log", "serve.log.1"]
+    assert all(path.stat().st_size <= 1 << 20 for path in log.parent.iterdir())
+    text = log.read_text()
+    assert text.startswith("llama_model_loader: loaded meta data")
+    assert "request 000001 " in text and "request 039999 " in text and "request 010000 " not in text
+
+
 def test_a_crash_loop_is_one_error(played: Path, tmp_path: Path) -> None:
     played.write_text("dies-soon no-model")
     terminal = Terminal(tmp_path / "tiny.gguf", "--restart", "on-failure:1")
@@ -277,6 +296,7 @@ def test_wrong_words_are_refused_before_anything_starts(played: Path, tmp_path: 
         (("--set", "ctx_sise=1"), "did you mean `ctx-size`?"),
         (("--env", "lower=1"), "is not NAME=VALUE"),
         (("--log", "/dev/full"), "`/dev/full` is no file that a log can be kept in"),
+        (("--log-size", "10KiB"), "--log-size must be at least 1 MiB, not 10 KiB"),
     ):
         done = mopt(tmp_path / "tiny.gguf", *words)
         assert done.returncode == 2

@@ -62,7 +62,7 @@ def leave_behind(order: "Order", asked: Asked) -> None:
     command = [sys.executable, "-m", "model_optimizer", *words]
     if asked.own_log:
         command += ["--log", str(asked.how.log)]
-    running = processes.start(command, log=own, env={**os.environ, CHILD: "1"})
+    running = processes.start(command, log=own, env={**os.environ, CHILD: "1"}, rotation=asked.how.rotation)
     reporter = Reporter()
     try:
         served = _wait_for(running.pid, running.poll, lambda: reporter(_last_line(own), None))

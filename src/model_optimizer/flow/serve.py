@@ -46,7 +46,7 @@ from model_optimizer.serve.printed import QUANTITIES, Compared, compare, numbers
 from model_optimizer.serve.run import LIMIT_S
 from model_optimizer.serve.starts import Kind
 from model_optimizer.system import environments, gpu_memory, ledger, models
-from model_optimizer.system.processes import Running
+from model_optimizer.system.processes import Rotation, Running, begin_log
 
 from .next_plan import Change, Failed, next_change
 from .placed import placed
@@ -55,7 +55,8 @@ STEPS_OF_FIX = 2
 NOISE_BYTES = 1 << 30
 """What a driver and a display hold of a GPU that nobody works on. ASSUMED."""
 
-TAIL_BYTES = 1 << 20
+HEAD_BYTES, TAIL_BYTES = 1 << 18, 1 << 20
+"""Of a long log: what is looked at to find a cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,10 +76,11 @@ class How:
     """`runtime` is docker or podman when the engine is to run in `image` (None: the plan's, else its own).
 
     `gpus` False asks for no GPU there. `adapt` is how often a start that memory stopped may be tried with the
-    next plan.
+    next plan. `rotation` keeps the log from growing for ever.
     """
 
     log: Path
+    rotation: Rotation | None = None
     port: int | None = None
     key: str | None = None
     python: Path | None = None
@@ -142,14 +144,14 @@ def begin(order: Order, engine: Engine, room: Room, how: How, progress: Progress
     model = _model(order)
     changes: list[Change] = []
     while True:
-        begun = _size(how.log)
+        begun = begin_log(how.log, how.rotation)
         try:
             server = _start(order, engine, room, how, progress)
             break
         except MoptError as error:
             found = diagnosed(how.log, from_byte=begun)
             explained = explain(error, found, how.log)
-            change = _next(order, engine, room, model, found, _tail(how.log, begun))
+            change = _next(order, engine, room, model, found, _said(how.log, begun))
             if change is None:
                 raise explained from error
             if len(changes) >= how.adapt:
@@ -163,7 +165,7 @@ def begin(order: Order, engine: Engine, room: Room, how: How, progress: Progress
 
 def _start(order: Order, engine: Engine, room: Room, how: How, progress: Progress) -> ServerHandle:
     begin_process = how.start_process or (
-        partial(contained.start, say=lambda text: progress(text, None))
+        partial(contained.start, say=lambda text: progress(text, None), rotation=how.rotation)
         if how.runtime
         else partial(_start_launch, how)
     )
@@ -192,7 +194,7 @@ def _start(order: Order, engine: Engine, room: Room, how: How, progress: Progres
 def _start_launch(how: How, launch: Launch, log: Path) -> Running:
     if how.program is not None and launch.program is not None:
         launch = dataclasses.replace(launch, program=how.program)
-    return start_launch(launch, log, python=how.python)
+    return start_launch(launch, log, python=how.python, rotation=how.rotation)
 
 
 # -- before
@@ -271,7 +273,7 @@ def _model(order: Order) -> ModelSpec | None:
 def diagnosed(log: Path, *, from_byte: int = 0) -> Recognized | None:
     """The one cause that this start's part of the log shows; None when none is sure."""
     at_work = Diagnosing()
-    at_work.text(_tail(log, from_byte))
+    at_work.text(_said(log, from_byte))
     primary = at_work.answer().primary
     return primary if primary is not None and primary.confidence != "low" else None
 
@@ -363,7 +365,7 @@ def _fits(room: Room, model: ModelSpec | None, gpu: GpuMemory | None, plan: Plan
 def what_it_does(server: ServerHandle) -> tuple[str, ...]:
     """Of a server that never gets ready, while it still runs: what its silence means, and its stack."""
     at_work = Diagnosing()
-    at_work.text(_tail(server.log, server.log_from))
+    at_work.text(_said(server.log, server.log_from))
     silence = at_work.answer_about(server.log, pid=server.pid, limit_s=1.0).silence
     if silence is None or not silence.verdict:
         return ()
@@ -457,19 +459,15 @@ def _row(plan: Plan, room: Room, version: str, one: Compared, log: Path) -> Ledg
     )
 
 
-def _size(log: Path) -> int:
-    try:
-        return log.stat().st_size if log.is_file() else 0
-    except OSError:
-        return 0
-
-
-def _tail(log: Path, from_byte: int) -> str:
-    """The end of a log, from a place on."""
+def _said(log: Path, from_byte: int) -> str:
+    """What a log says from a place on: how it began, and its end."""
     try:
         with log.open("rb") as stream:
-            stream.seek(max(from_byte, _size(log) - TAIL_BYTES))
-            return stream.read(TAIL_BYTES).decode("utf-8", "replace")
+            stream.seek(from_byte)
+            head = stream.read(HEAD_BYTES)
+            read, size = stream.tell(), stream.seek(0, 2)
+            stream.seek(max(read, size - TAIL_BYTES))
+            return (head + stream.read(TAIL_BYTES)).decode("utf-8", "replace")
     except OSError:
         return ""
 

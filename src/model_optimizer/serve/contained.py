@@ -10,10 +10,13 @@ from typing import Any, cast
 
 from model_optimizer.core import Engine, Launch, Plan, UsageError
 from model_optimizer.system import containers, files
-from model_optimizer.system.processes import Running
+from model_optimizer.system.processes import Rotation, Running
 
 HUB = "/root/.cache/huggingface"
 HUB_TOKEN = "HF_TOKEN"
+LOG_DRIVER = "local"
+"""Docker's own copy of what a container prints: this driver keeps 100 MB of it, the default one everything.
+podman's default is the journal, which has a limit. docs.docker.com/engine/logging/drivers/local"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +61,18 @@ class InContainer:
         cache = files.data_home() / "container-cache" / plan.engine
         mine = ["--name", name, "--label", f"model-optimizer.plan={plan.engine}"]
         mine += ["-v", f"{cache}:/root/.cache"]
+        if self.runtime == "docker":
+            mine += ["--log-driver", LOG_DRIVER]
         return ("docker", "run", *mine, *kept)
 
 
-def start(launch: Launch, log: Path, *, say: Callable[[str], None] = lambda _text: None) -> Running:
+def start(
+    launch: Launch,
+    log: Path,
+    *,
+    say: Callable[[str], None] = lambda _text: None,
+    rotation: Rotation | None = None,
+) -> Running:
     """Pull the image where it is not here, then start the container."""
     assert launch.program is not None
     words = list(launch.arguments)
@@ -74,11 +85,23 @@ def start(launch: Launch, log: Path, *, say: Callable[[str], None] = lambda _tex
         passed.append(HUB_TOKEN)
     keys = [word for name in passed for word in ("-e", name)]
     env: Mapping[str, str] = {**os.environ, **launch.env}
-    return containers.start([launch.program, "run", *keys, *words[1:]], log, env=env)
+    return containers.start([launch.program, "run", *keys, *words[1:]], log, env=env, rotation=rotation)
 
 
 VALUED = frozenset(
-    {"--name", "--label", "-v", "-p", "-e", "--gpus", "--device", "--shm-size", "--network", "--cidfile"}
+    {
+        "--name",
+        "--label",
+        "-v",
+        "-p",
+        "-e",
+        "--gpus",
+        "--device",
+        "--shm-size",
+        "--network",
+        "--cidfile",
+        "--log-driver",
+    }
 )
 """Options of `docker run` that we write with a value behind them."""
 

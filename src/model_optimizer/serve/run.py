@@ -19,7 +19,7 @@ from model_optimizer.core import (
 )
 from model_optimizer.system import environments, local_http, processes
 from model_optimizer.system.environments.worker import PARENT_VARIABLE
-from model_optimizer.system.processes import Running
+from model_optimizer.system.processes import Rotation, Running
 
 from .cause import raised
 from .first import question, wrong
@@ -39,16 +39,26 @@ KEY_VARIABLES = ("MOPT_API_KEY", "VLLM_API_KEY", "LLAMA_API_KEY")
 """Where servers read the key that they ask for: ours, vLLM's, llama.cpp's."""
 
 
-def start_launch(launch: Launch, log: Path, *, python: Path | None = None) -> Running:
+def start_launch(
+    launch: Launch, log: Path, *, python: Path | None = None, rotation: Rotation | None = None
+) -> Running:
     """Start it in its environment, or with the interpreter that a user names."""
     if launch.program is not None:
-        return environments.start_program(launch.program, launch.arguments, log=log, env=launch.env)
+        return environments.start_program(
+            launch.program, launch.arguments, log=log, env=launch.env, rotation=rotation
+        )
     if launch.job is not None:
         return environments.start_worker(
-            launch.environment, launch.job, launch.request, log=log, env=launch.env, python=python
+            launch.environment,
+            launch.job,
+            launch.request,
+            log=log,
+            env=launch.env,
+            python=python,
+            rotation=rotation,
         )
     return environments.start_module(
-        launch.environment, launch.arguments, log=log, env=launch.env, python=python
+        launch.environment, launch.arguments, log=log, env=launch.env, python=python, rotation=rotation
     )
 
 

@@ -15,13 +15,14 @@ import msgspec
 from model_optimizer.core import HostError, MoptError, ToolError
 
 from . import files, processes
-from .processes import Running
+from .processes import Rotation, Running
 
 RUNTIMES = ("docker", "podman")
 ASK_S = 30.0
 START_S = 120.0
 PULL_S = 4 * 3600.0
 LOOK_EVERY_S = 0.5
+LAST_WORDS_S = 2.0
 _ID = re.compile(r"[0-9a-f]{12,64}")
 
 
@@ -52,6 +53,8 @@ class Contained(Running):
         now = time.monotonic()
         if self._seen[1] is None and now - self._seen[0] >= LOOK_EVERY_S:
             self._seen = (now, self._look())
+            if self._seen[1] is not None and self._follower is not None:
+                self._follower.wait(LAST_WORDS_S)
         return self._seen[1]
 
     def _look(self) -> int | None:
@@ -122,7 +125,9 @@ def pull(name: str, image: str, log: Path, say: Callable[[str], None]) -> None:
         )
 
 
-def start(words: Sequence[str], log: Path, *, env: Mapping[str, str]) -> Contained:
+def start(
+    words: Sequence[str], log: Path, *, env: Mapping[str, str], rotation: Rotation | None = None
+) -> Contained:
     """`docker run --detach`: the words after `run` are the caller's. Its log is followed into `log`.
 
     `env` is of the runtime's own process: `-e NAME` without a value takes it from there. Raises ToolError.
@@ -137,10 +142,10 @@ def start(words: Sequence[str], log: Path, *, env: Mapping[str, str]) -> Contain
             found = done.stdout.strip().splitlines()[-1:] or [""]
             if done.code != 0 or not _ID.fullmatch(found[0]):
                 raise _refused(name, done.code, done.stderr)
-            begun = log.stat().st_size if log.is_file() else 0
-            follower = processes.start([name, "logs", "--follow", found[0]], log=log, env=env)
+            follow = [name, "logs", "--follow", found[0]]
+            follower = processes.start(follow, log=log, env=env, rotation=rotation)
             made = Contained(runtime=name, container=found[0], log=log, follower=follower)
-            made.log_from = begun
+            made.log_from = follower.log_from
             return made
         except BaseException:
             with processes.uninterrupted():

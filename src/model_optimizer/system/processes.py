@@ -9,6 +9,7 @@ import queue
 import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from typing import IO, TYPE_CHECKING
 
 from model_optimizer.core import HostError, ToolError, UsageError
 
-from . import files
+from . import files, log_relay
 
 if TYPE_CHECKING:
     import psutil
@@ -28,6 +29,21 @@ _POLL_S = 0.02
 _CLOCK_S = 2.0  # start times are given against a boot time that a clock correction can move
 _LINE_BYTES = 1 << 16
 _TAIL_BYTES = 1 << 17
+_HEAD_BYTES = 1 << 20
+_DRAINED_S = 2.0  # the last words of a program are in its log soon after it ended
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rotation:
+    """How long a log may get, and how many older ones are kept beside it. Every file begins with what the
+    program printed first: up to a quarter of the size, 1 MiB at most."""
+
+    limit_bytes: int = 64 << 20
+    older: int = 4
+
+    @property
+    def quarter(self) -> int:
+        return self.limit_bytes // 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +75,7 @@ class Running:
         log: Path | None,
         child: "subprocess.Popen[bytes] | None" = None,
         log_from: int = 0,
+        relay: "subprocess.Popen[bytes] | None" = None,
     ) -> None:
         self.pid = pid
         self.started_at = started_at
@@ -68,6 +85,8 @@ class Running:
         self.result: Path | None = None
         self.log_from = log_from
         self._child = child
+        self._relay = relay
+        self._drained = relay is None
 
     def poll(self) -> int | None:
         """The exit code, negative for a signal; None while it runs.
@@ -75,7 +94,10 @@ class Running:
         For a program that another process of ours started, the code is not known: 0 once it has ended.
         """
         if self._child is not None:
-            return self._child.poll()
+            code = self._child.poll()
+            if code is not None and not self._drained:
+                self._drain()
+            return code
         return None if _same(self.pid, self.started_at) else 0
 
     def wait(self, timeout_s: float | None = None) -> int | None:
@@ -108,7 +130,16 @@ class Running:
             if _alive(process):
                 with suppress(Exception):
                     process.kill()
-        return self.wait(5.0)
+        code = self.wait(5.0)
+        self._drain()
+        return code
+
+    def _drain(self) -> None:
+        """Until the last words are in the log, or for a moment where a child still holds the pipe."""
+        self._drained = True
+        if self._relay is not None:
+            with suppress(subprocess.TimeoutExpired):
+                self._relay.wait(_DRAINED_S)
 
     def family(self) -> list["psutil.Process"]:
         """This process, its group and its descendants, as they are now."""
@@ -178,11 +209,13 @@ def start(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
     with_us: bool = False,
+    rotation: Rotation | None = None,
 ) -> Running:
     """Start a program in the background; what it prints is added to `log` (dropped when None).
 
     `env` replaces the environment of this process. `with_us` has the kernel end it when this process is
-    killed, where the system can do that. Raises HostError when it cannot be started.
+    killed, where the system can do that. With `rotation` a small process beside it keeps the log from growing
+    for ever. Raises HostError when it cannot be started.
     """
     if with_us and (setpriv := shutil.which("setpriv")):
         if shutil.which(command[0], path=(env or os.environ).get("PATH")) is None:
@@ -190,11 +223,47 @@ def start(
         command = [setpriv, "--pdeathsig", "TERM", "--", *command]
     if log is None:
         return _running(_spawn(command, subprocess.DEVNULL, subprocess.DEVNULL, env, cwd), command, log)
+    if rotation is not None:
+        return _start_bounded(command, log, rotation, env, cwd)
     with _append(log) as stream:
         begun = stream.tell() if stream.seekable() else 0
         found = _running(_spawn(command, stream, subprocess.STDOUT, env, cwd), command, log)
         found.log_from = begun
         return found
+
+
+def begin_log(log: Path, rotation: Rotation | None = None) -> int:
+    """Where in its log the words of a program will begin that is started next. A long log makes room first:
+    most of it is for the program. Raises HostError."""
+    try:
+        size = log.stat().st_size if log.is_file() else 0
+        if rotation is None or size <= rotation.quarter:
+            return size
+        log_relay.shift(log, rotation.older)
+    except OSError as error:
+        raise files.host_error(error, log) from error
+    return 0
+
+
+def _start_bounded(
+    command: Sequence[str | Path],
+    log: Path,
+    rotation: Rotation,
+    env: Mapping[str, str] | None,
+    cwd: Path | None,
+) -> Running:
+    """The program prints into a pipe; who reads it lives as long as somebody writes."""
+    path, begun = log.absolute(), begin_log(log, rotation)
+    with _append(log) as stream:
+        head = begun + min(rotation.quarter, _HEAD_BYTES)
+        numbers = map(str, (rotation.limit_bytes, rotation.older, head))
+        words = [sys.executable, "-I", "-S", log_relay.__file__, path, *numbers]
+        relay = _spawn(words, stream, subprocess.DEVNULL, None, None, subprocess.PIPE)
+    assert relay.stdin is not None
+    with relay.stdin:
+        found = _running(_spawn(command, relay.stdin, subprocess.STDOUT, env, cwd), command, log, relay)
+    found.log_from = begun
+    return found
 
 
 def attach(pid: int, started_at: float, *, log: Path | None = None) -> Running | None:
@@ -392,12 +461,17 @@ def _missing(program: str) -> HostError:
     return HostError(f"there is no program `{program}`", hint=("install it, or put it on PATH",))
 
 
-def _running(child: "subprocess.Popen[bytes]", command: Sequence[str | Path], log: Path | None) -> Running:
+def _running(
+    child: "subprocess.Popen[bytes]",
+    command: Sequence[str | Path],
+    log: Path | None,
+    relay: "subprocess.Popen[bytes] | None" = None,
+) -> Running:
     import psutil
 
     words = tuple(str(word) for word in command)
     started_at = psutil.Process(child.pid).create_time()
-    return Running(pid=child.pid, started_at=started_at, command=words, log=log, child=child)
+    return Running(pid=child.pid, started_at=started_at, command=words, log=log, child=child, relay=relay)
 
 
 def _append(log: Path) -> IO[bytes]:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 GROUP = "run"
 ADAPTATIONS = 4
+LEAST_LOG_BYTES = 1 << 20
 
 
 @click.command(short_help="Run a plan, an artefact or a model, supervised.")
@@ -43,6 +44,20 @@ ADAPTATIONS = 4
     help="Run the engine's image with docker or podman; without IMAGE, the plan's.",
 )
 @click.option("--log", type=click.Path(path_type=Path, dir_okay=False), help="Where its output is kept.")
+@click.option(
+    "--log-size",
+    type=options.BytesType(),
+    default="64MiB",
+    show_default=True,
+    help="How long the log may get; then it goes on in a new file, which begins with its first lines.",
+)
+@click.option(
+    "--log-files",
+    type=click.IntRange(min=1),
+    default=4,
+    show_default=True,
+    help="How many older files of the log are kept: FILE.1 is the latest.",
+)
 @click.option(
     "--start-limit",
     type=options.SecondsType(),
@@ -121,6 +136,8 @@ def _serve(
     program: str | None,
     container: str | None,
     log: Path | None,
+    log_size: int,
+    log_files: int,
     start_limit: float,
     adapt: bool,
     dry_run: bool,
@@ -131,12 +148,18 @@ def _serve(
     from model_optimizer.cli.serve_records import Asked, place
     from model_optimizer.cli.serve_supervisor import leave_behind, supervise
     from model_optimizer.core import UsageError, plugins
+    from model_optimizer.core.units import show_bytes
     from model_optimizer.flow.serve import How, prepared
     from model_optimizer.serve import resolve
     from model_optimizer.system import containers, probe
+    from model_optimizer.system.processes import Rotation
 
     if log is not None and log.exists() and not log.is_file():
         raise UsageError(f"`{log}` is no file that a log can be kept in", hint=("name a file with --log",))
+    if log_size < LEAST_LOG_BYTES:
+        raise UsageError(
+            f"--log-size must be at least {show_bytes(LEAST_LOG_BYTES)}, not {show_bytes(log_size)}"
+        )
     engines = plugins.load_all("model_optimizer.engines")
     schemes = {n: m.SCHEME for n, m in plugins.load_all("model_optimizer.schemes").items()}
     room = _room(probe.probe())
@@ -147,6 +170,7 @@ def _serve(
     asked = Asked(
         how=How(
             log=log or place(order.plan.model) / "serve.log",
+            rotation=Rotation(limit_bytes=log_size, older=log_files),
             port=port,
             key=os.environ.get("MOPT_API_KEY") or None,
             python=python,

@@ -11,7 +11,7 @@ from typing import Any
 from model_optimizer.core import HostError, MoptError, NoFeasiblePlan, Progress, ToolError, UsageError, units
 from model_optimizer.core.plugins import canonical
 from model_optimizer.system import files, processes
-from model_optimizer.system.processes import Running
+from model_optimizer.system.processes import Rotation, Running
 
 from . import recipe as recipes
 from .pythons import interpreter
@@ -89,6 +89,7 @@ def start_worker(
     log: Path,
     env: Mapping[str, str] | None = None,
     python: Path | None = None,
+    rotation: Rotation | None = None,
 ) -> Running:
     """Start workers/<job>.py as a server. Its request and result lie beside `log`; see `why_ended`."""
     script = script_of(job)
@@ -97,7 +98,9 @@ def start_worker(
     files.write_atomic(asked, _encode(request))
     answer.unlink(missing_ok=True)
     given = variables(environment, chosen.path, extra=env)
-    running = processes.start([chosen.path, "-P", script, asked, answer], log=log, env=given)
+    running = processes.start(
+        [chosen.path, "-P", script, asked, answer], log=log, env=given, rotation=rotation
+    )
     running.result = answer
     return running
 
@@ -109,24 +112,32 @@ def start_module(
     log: Path,
     env: Mapping[str, str] | None = None,
     python: Path | None = None,
+    rotation: Rotation | None = None,
 ) -> Running:
     """Start `ENV_PYTHON -P -m ARGUMENTS` as a server, for engines with a command of their own."""
     chosen = interpreter(environment, python=python)
     words = arguments[1:] if arguments[:1] in (("-m",), ["-m"]) else arguments
     given = variables(environment, chosen.path, extra=env)
     command = [chosen.path, "-P", "-m", *words]
-    return processes.start(command, log=log, env=given, with_us=PARENT_VARIABLE in given)
+    return processes.start(command, log=log, env=given, with_us=PARENT_VARIABLE in given, rotation=rotation)
 
 
 def start_program(
-    program: str, arguments: tuple[str, ...] | list[str], *, log: Path, env: Mapping[str, str] | None = None
+    program: str,
+    arguments: tuple[str, ...] | list[str],
+    *,
+    log: Path,
+    env: Mapping[str, str] | None = None,
+    rotation: Rotation | None = None,
 ) -> Running:
     """Start a program of its own as a server. It inherits no secrets and no Python settings of ours.
 
     Raises HostError when there is none of this name.
     """
     given = {**_inherited(hub=False), **(env or {})}
-    return processes.start([program, *arguments], log=log, env=given, with_us=PARENT_VARIABLE in given)
+    return processes.start(
+        [program, *arguments], log=log, env=given, with_us=PARENT_VARIABLE in given, rotation=rotation
+    )
 
 
 def why_ended(running: Running, what: str) -> MoptError:
