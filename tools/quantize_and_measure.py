@@ -32,12 +32,20 @@ FREE = {
     "fp8-block": ("FP8_BLOCK", 0),
 }
 """Preset of compressed-tensors and group size, as the tools in src/model_optimizer/quantize ask for them."""
+STATISTICS = {"dampening": 0.1, "longest_token": 3, "tokens_per_column": 8}
+"""Of GPTQ: facts/decisions/rules.toml."""
 CALIBRATED = {
     "fp8-static": {"method": "static", "preset": "FP8", "group_size": 0},
     "fp8-kv": {"method": "static", "preset": "FP8_DYNAMIC", "group_size": 0, "kv": True},
     "nvfp4": {"method": "static", "preset": "NVFP4", "group_size": 16},
-    "int8": {"method": "smoothquant", "preset": "W8A8", "group_size": 0},
-    "gptq-int4": {"method": "gptq", "preset": "W4A16", "group_size": 128, "symmetric": True},
+    "int8": {"method": "smoothquant", "preset": "W8A8", "group_size": 0, "statistics": STATISTICS},
+    "gptq-int4": {
+        "method": "gptq",
+        "preset": "W4A16",
+        "group_size": 128,
+        "symmetric": True,
+        "statistics": STATISTICS,
+    },
     "awq-int4": {
         "method": "awq",
         "preset": "W4A16",

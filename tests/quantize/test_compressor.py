@@ -23,6 +23,7 @@ from model_optimizer.core import (
 )
 from model_optimizer.core.model import LayerGroup
 from model_optimizer.core.paths import Order, refusals
+from model_optimizer.facts import decisions
 from model_optimizer.quantize import (
     _compressor,
     auto_quantize,
@@ -135,6 +136,42 @@ def test_more_calibration_takes_more_memory_and_time() -> None:
     assert many.seconds is not None
     assert few.seconds is not None
     assert many.seconds[0] > few.seconds[0]
+
+
+@pytest.mark.parametrize(("scheme", "said"), [("gptq_int4", True), ("int8", True), ("awq_int4", False)])
+def test_few_tokens_for_the_columns_of_gptq_are_said_before_the_work(scheme: str, said: bool) -> None:
+    """tiny-qwen3's widest matrix has 640 columns."""
+    least = round(decisions.rule("gptq-tokens-per-column").value) * 640
+
+    def notes(count: int) -> str:
+        asked = Asked(wanted=Wanted(count=count, length=64))
+        return "\n".join(stage.prepare(order(scheme), asked, KIT, HOST).work.notes)
+
+    assert ("few calibration tokens" in notes(8)) == said
+    if said:
+        assert "512 at most for 640 columns, 0.8 each" in notes(8)
+        assert f"{least:,} are enough" in notes(8)
+    assert "few calibration tokens" not in notes(least // 64)
+
+
+def test_widest_is_what_loses_bits() -> None:
+    assert _compressor.widest_matrix(TINY) == 640
+    assert _compressor.widest_matrix(BERT) == 1536, "a model whose tensors are not known"
+
+
+@pytest.mark.parametrize(("tool", "scheme"), [(gptq, "gptq_int4"), (smoothquant, "int8"), (awq, "awq_int4")])
+def test_gptq_is_handed_the_numbers_of_its_statistics(tool: ModuleType, scheme: str, tmp_path: Path) -> None:
+    """They are part of the request, so that finished layers of other numbers are not gone on with."""
+    seen: dict[str, Any] = {}
+
+    def run(_env: str, _worker: str, request: Mapping[str, Any], _progress: Any) -> Mapping[str, Any]:
+        seen.update(request)
+        return answer(request)
+
+    tool.make(SOURCE, SCHEMES[scheme], tmp_path / "out", run=run, progress=quiet)
+    names = ("dampening", "longest_token", "tokens_per_column")
+    wanted = {name: decisions.rule(f"gptq-{name.replace('_', '-')}").value for name in names}
+    assert seen.get("statistics") == (None if tool is awq else wanted)
 
 
 def test_a_gpu_has_its_memory_said_and_no_time_is_promised() -> None:

@@ -26,6 +26,7 @@ from model_optimizer.system.making import WorkerJob, bytes_beside_weights, made_
 
 from ._calibration import sample_bytes
 from ._choices import Choices
+from ._hessian import statistics
 
 FLOATS = frozenset({"fp32", "bf16", "fp16"})
 """Schemes that the original may be stored in."""
@@ -59,7 +60,8 @@ DEFAULT = Choices()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Drive:
-    """How one tool is driven: its worker, and what it is asked for each scheme."""
+    """How one tool is driven: its worker, and what it is asked for each scheme. `hessian` is for GPTQ, whose
+    statistics of a layer's inputs need tokens for each of its columns."""
 
     tool: str
     environment: str
@@ -67,6 +69,7 @@ class Drive:
     request: Callable[[Scheme, Choices], Mapping[str, Any]]
     format: str
     calibrated: bool = True
+    hessian: bool = False
 
     def needs(self, model: ModelSpec, scheme: Scheme, choices: Choices = DEFAULT) -> Needs:
         """Bytes of the folder and of RAM, by arithmetic: with calibration the model and its data, else little
@@ -139,6 +142,12 @@ def largest_matrix(model: ModelSpec) -> int:
     return max(found, default=model.hidden_size * max(model.intermediate_size, model.hidden_size))
 
 
+def widest_matrix(model: ModelSpec) -> int:
+    """Columns of the widest matrix that loses bits."""
+    found = [w.shape[-1] for w in model.weights if w.role not in KEPT and len(w.shape) >= 2]
+    return max(found, default=max(model.hidden_size, model.intermediate_size))
+
+
 def _make(
     drive: Drive,
     source: Artifact,
@@ -158,6 +167,8 @@ def _make(
     }
     if drive.calibrated:
         asked["calibration"] = choices.calibration.request()
+    if drive.hessian:
+        asked["statistics"] = statistics()
     work = out.with_name(f".{out.name}.{WORK}-{_key(drive, source, scheme, asked)}")
     asked["work"] = str(work)
     _remove_other_work(out, work)

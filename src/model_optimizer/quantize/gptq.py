@@ -27,5 +27,6 @@ DRIVE = _compressor.Drive(
     worker="quantize_calibrated",
     request=_request,
     format="compressed_tensors",
+    hessian=True,
 )
 needs, make = DRIVE.needs, DRIVE.make

@@ -16,8 +16,9 @@ from model_optimizer.system.making import Bench, follow
 
 from ._calibration import FEWEST, Calibration, Wanted, calibration
 from ._choices import SEARCH_STEPS, Choices, configured
-from ._compressor import Drive
+from ._compressor import Drive, widest_matrix
 from ._effort import effort
+from ._hessian import few_tokens
 from ._source import require_whole
 from ._target import Target, require_possible, unchecked
 
@@ -89,9 +90,12 @@ def prepare(order: Order, asked: Asked, kit: Kit, host: Host) -> Quantization:
     require_whole(order)
     notes = (*notes, *unchecked(asked.target, chain[-1].format))
     settled = Calibration()
-    if _calibrates(chain, kit.tools):
+    drives = _drives(chain, kit.tools)
+    if any(drive.calibrated for drive in drives):
         settled = calibration(asked.wanted, order.model, scheme, host.memory_available_bytes)
         notes = (*notes, f"calibration with {settled.source}: {settled.because}")
+        if any(drive.hessian for drive in drives):
+            notes = (*notes, *few_tokens(widest_matrix(order.model), settled.tokens))
     elif asked.wanted.path or asked.wanted.count or asked.wanted.length:
         raise UsageError(f"`{scheme.name}` needs no calibration data", hint=("leave --calibration out",))
     _check_choices(asked, scheme)
@@ -122,9 +126,10 @@ def quantize(found: Quantization, out: Path, run: RunWorker, progress: Progress)
     return follow(found.work.chain, found.work.source, out, bench, progress)
 
 
-def _calibrates(chain: Chain, tools: Mapping[str, Tool]) -> bool:
-    drives = [getattr(tools[hop.tool], "DRIVE", None) for hop in chain]
-    return any(isinstance(drive, Drive) and drive.calibrated for drive in drives)
+def _drives(chain: Chain, tools: Mapping[str, Tool]) -> list[Drive]:
+    """How the tools of a chain are driven, of those that run a quantizer of checkpoints."""
+    found = (getattr(tools[hop.tool], "DRIVE", None) for hop in chain)
+    return [drive for drive in found if isinstance(drive, Drive)]
 
 
 def _check_choices(asked: Asked, scheme: Scheme) -> None:

@@ -1,9 +1,10 @@
 """Quantize a checkpoint with calibration data, by llm-compressor's `oneshot`.
 
 Request: {source, out, scheme, task, method, preset, group_size, symmetric, exclude, calibration,
-search_steps, kv, work}. `method` is awq, gptq, smoothquant (SmoothQuant, then GPTQ) or static (ranges of
-activations, and with `kv` those of the KV cache), `preset` a scheme of compressed-tensors; _quantize_data.py
-says what `calibration` is.
+search_steps, statistics, kv, work}. `method` is awq, gptq, smoothquant (SmoothQuant, then GPTQ) or static
+(ranges of activations, and with `kv` those of the KV cache), `preset` a scheme of compressed-tensors;
+_quantize_data.py says what `calibration` is. `statistics` of GPTQ: {dampening: share of the mean diagonal
+that is added before a Hessian is inverted, longest_token, tokens_per_column (_quantize_hessian.py)}.
 
 Finished layers lie in the folder `work` until the end, so that a job that was killed goes on behind the last.
 Works on a GPU when torch sees one, layer by layer, else on the CPU. Result: {versions, notes, weights}.
@@ -11,6 +12,7 @@ Works on a GPU when torch sees one, layer by layer, else on the CPU. Result: {ve
 
 import importlib.metadata
 import sys
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -18,20 +20,20 @@ sys.path.append(str(Path(__file__).resolve().parent))
 from _checkpoint import require_loaded
 from _contract import blame, fail, main, progress
 from _quantize_data import Calibration
+from _quantize_hessian import few_tokens, limited_tokens
 from _quantize_model import begin, require_finite, settle
 from _quantize_parts import in_parts
 from _quantize_source import Source, ignored, parameters, reasons, write_about
 
 PACKAGES = ("llmcompressor", "compressed-tensors", "torch", "transformers")
 UNUSED = r"(^|\.)(pooler|position_ids|lm_head)(\.|$)"
-DAMPENING = 0.01
-"""Share of the mean diagonal that is added before a Hessian is inverted: llm-compressor's own default."""
 SMOOTHING = 0.8
 """Share of the difficulty that moves from activations to weights: what llm-compressor's examples take."""
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
     source, data = begin(request, "llm-compressor")
+    few = few_notes(source, request, data)
     model = load(source)
     where = place(model)
     compress(model, source, request, data)
@@ -53,10 +55,24 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         "notes": [
             f"{len(source.quantized)} weight matrices, {request['method']}, {where}",
             *data.notes,
+            *few,
             *reasons(source),
             *source.notes,
         ],
     }
+
+
+def few_notes(source: Source, request: dict[str, Any], data: Calibration) -> list[str]:
+    """What the record says of too few tokens; said at once too where the texts were shorter than planned."""
+    statistics, asked = request.get("statistics"), request["calibration"]
+    if not statistics:
+        return []
+    columns, least = [t.shape[-1] for t in source.quantized], statistics["tokens_per_column"]
+    found = few_tokens(columns, data.tokens, least)
+    if not few_tokens(columns, int(asked["count"]) * int(asked["length"]), least):
+        for note in found:
+            progress(note)
+    return found
 
 
 def load(source: Source) -> Any:
@@ -98,8 +114,9 @@ def compress(model: Any, source: Source, request: dict[str, Any], data: Calibrat
 
     rows = [_row(ids) for ids in data.ids]
     loader = DataLoader(rows, batch_size=None, shuffle=False)  # type: ignore[arg-type]
+    longest = request["statistics"]["longest_token"] if "statistics" in request else inf
     try:
-        with in_parts(model, Path(request["work"])):
+        with in_parts(model, Path(request["work"])), limited_tokens(longest):
             oneshot(
                 model=model,
                 recipe=recipe(source, request),
@@ -138,10 +155,12 @@ def recipe(source: Source, request: dict[str, Any]) -> list[Any]:
         case "awq":
             return [AWQModifier(n_grid=int(request["search_steps"])), QuantizationModifier(**common)]
         case "gptq":
-            return [GPTQModifier(actorder="static", dampening_frac=DAMPENING, **common)]
+            dampening = request["statistics"]["dampening"]
+            return [GPTQModifier(actorder="static", dampening_frac=dampening, **common)]
         case "smoothquant":
             smooth = [SmoothQuantModifier(smoothing_strength=SMOOTHING)] if is_decoder(source) else []
-            return [*smooth, GPTQModifier(actorder=None, dampening_frac=DAMPENING, **common)]
+            dampening = request["statistics"]["dampening"]
+            return [*smooth, GPTQModifier(actorder=None, dampening_frac=dampening, **common)]
         case "static":
             cache = KV_SCALES if request.get("kv") else None
             return [QuantizationModifier(kv_cache_scheme=cache, **common)]
