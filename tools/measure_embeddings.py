@@ -1,10 +1,11 @@
-"""Four ways to compute the vectors of one embedding model on one GPU, side by side.
+"""Ways to compute the vectors of one embedding model on one GPU, side by side.
 
     python3 measure_embeddings.py --out OUT/embed-table.json [--seconds 200] [--only eager,compiled]
 
 The shape is Qwen3-Embedding-0.6B's, the weights are random and the same for all: eager PyTorch in FP16,
 PyTorch compiled layer by layer and replayed as one CUDA graph, vLLM's pooling runner in FP16 and in FP8
-(its own online quantization). Each is asked for 1, 8 and 32 inputs of 512 tokens, one batch after the
+(its own online quantization), and ONNX Runtime's CUDA provider on the graph that our workers export and cast
+to FP16 (`onnxruntime-gpu` and what the workers import are in this interpreter then). Each is asked for 1, 8 and 32 inputs of 512 tokens, one batch after the
 other. A row says how long a batch takes, what the GPU drew for it (NVML's energy counter), how busy it was,
 the memory in use, and how far the vectors are from those in FP32 by PyTorch. Nothing comes from a network.
 Rows that are in the file are not measured again, so that a run that was stopped can go on; the ways are
@@ -31,8 +32,9 @@ WARM_S = 0.5
 LEAST_CALLS = 8
 COMPARED = 8
 VOCABULARY = 1000
-WAYS = ("eager", "compiled", "vllm-fp16", "vllm-fp8")
-PROCESSES = (("eager", "compiled"), ("vllm-fp16",), ("vllm-fp8",))
+WAYS = ("eager", "compiled", "vllm-fp16", "vllm-fp8", "onnxruntime-fp32", "onnxruntime-fp16")
+PROCESSES = (("eager", "compiled"), *((way,) for way in WAYS[2:]))
+WORKERS = Path(__file__).resolve().parents[1] / "src/model_optimizer/workers"
 CONFIG = {
     "architectures": ["Qwen3ForCausalLM"],
     "model_type": "qwen3",
@@ -118,7 +120,8 @@ def measure(ways: list[str], args: argparse.Namespace) -> None:
     prepare(args.work, tiny=args.tiny)
     for way in ways:
         before, began = memory_used(), time.monotonic()
-        ask, facts = (torch_way if way in ("eager", "compiled") else vllm_way)(way, args.work)
+        made = torch_way if way in ("eager", "compiled") else onnx_way if "onnx" in way else vllm_way
+        ask, facts = made(way, args.work)
         facts["start_s"] = round(time.monotonic() - began, 1)
         distance = agreement(args.work, ask)
         for batch in BATCHES:
@@ -285,6 +288,63 @@ def vllm_way(way: str, work: Path) -> tuple[Callable[[list[list[int]]], Any], di
         return torch.tensor([one.outputs.embedding for one in found])
 
     return ask, {"vllm": vllm.__version__, "note": "KV cache of 3 GiB, prefix caching off, one process"}
+
+
+def onnx_way(way: str, work: Path) -> tuple[Callable[[list[list[int]]], Any], dict[str, Any]]:
+    """The session that our server opens on a GPU, on the graph that `mopt convert` makes."""
+    import numpy as np
+    import torch
+
+    sys.path.append(str(WORKERS))
+    from _serve_session import open_session
+
+    began = time.monotonic()
+    folder = converted(work, way.rpartition("-")[2])
+    facts = {"converted_s": round(time.monotonic() - began, 1)}
+    session = open_session(folder, {"backend": "onnx_cuda" if device() == "cuda" else "onnx"})
+
+    def ask(inputs: list[list[int]]) -> Any:
+        ids = np.asarray(inputs, dtype=np.int64)
+        (found,) = session.run(session.outputs, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
+        return torch.from_numpy(found)
+
+    return ask, {**facts, "onnxruntime": session.version, "model_bytes": folder_bytes(folder)}
+
+
+def converted(work: Path, scheme: str) -> Path:
+    """A folder with model.onnx in `fp32` or `fp16`, made by the workers once."""
+    source = work / "embedder"
+    if not source.is_dir():
+        source.mkdir()
+        for name in ("model.safetensors", "config.json", "tokenizer.json", "tokenizer_config.json"):
+            (source / name).symlink_to(work / name)
+        kinds = (("Transformer", ""), ("Pooling", "1_Pooling"), ("Normalize", "2_Normalize"))
+        modules = [
+            {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
+            for n, (kind, path) in enumerate(kinds)
+        ]
+        (source / "modules.json").write_text(json.dumps(modules))
+        (source / "1_Pooling").mkdir()
+        (source / "1_Pooling/config.json").write_text(json.dumps({"pooling_mode_lasttoken": True}))
+    exact = worked("onnx_export", source, work / "onnx-fp32", {"task": "embed", "opset": 20})
+    if scheme == "fp32":
+        return exact
+    return worked("onnx_cast", exact, work / f"onnx-{scheme}", {"scheme": scheme, "least_cosine": 0.999})
+
+
+def worked(job: str, source: Path, out: Path, request: dict[str, Any]) -> Path:
+    if not (out / "mopt.json").is_file():
+        out.mkdir(exist_ok=True)
+        asked, answer = (out.with_name(f"{out.name}-{kind}.json") for kind in ("request", "result"))
+        asked.write_text(json.dumps({"source": str(source), "out": str(out), **request}))
+        words = [sys.executable, "-P", WORKERS / f"{job}.py", asked, answer]
+        if subprocess.run(words, check=False).returncode:
+            raise RuntimeError(answer.read_text() if answer.is_file() else f"{job} failed")
+    return out
+
+
+def folder_bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.glob("model.onnx*"))
 
 
 def agreement(work: Path, ask: Callable[[list[list[int]]], Any]) -> dict[str, float]:
