@@ -1,6 +1,7 @@
 """What is settled before a conversion: the tools, the GPUs, the profiles; and how a chain is followed."""
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -12,10 +13,11 @@ from model_optimizer.convert import _chain
 from model_optimizer.convert._engine import require_targets
 from model_optimizer.convert._profiles import Asked, parse
 from model_optimizer.convert.run import Choices, Kit, Wish, onnx_source, prepare
-from model_optimizer.core import Artifact, Lengths, ModelSpec, UsageError, plugins
+from model_optimizer.core import Artifact, Lengths, ModelSpec, UsageError, digest, plugins
 from model_optimizer.core.paths import Order
 from model_optimizer.core.protocols import Progress
 from model_optimizer.facts import engine_limits
+from model_optimizer.system import environments
 from model_optimizer.system.making import Bench
 from model_optimizer.testing.contracts import tool_contract
 from model_optimizer.testing.graphs import FLOAT, HALF, graph
@@ -180,6 +182,46 @@ def test_every_link_of_a_chain_can_be_followed_back(tmp_path: Path) -> None:
     compile(script, "reproduce.py", "exec")
     assert "tensorrt_build" in script and "lib 1.0" in script and str(tmp_path) not in script
     assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    ("content", "version", "source", "code", "says"),
+    [
+        ("made", "1.0", "a", 0, "the same again: 1 files"),
+        ("other", "1.0", "a", 1, "not the same: model.onnx"),
+        ("other", "2.0", "a", 1, "lib is 2.0 now, and was 1.0"),
+        ("other", "1.0", "b", 1, "SOURCE is not what it was made from"),
+    ],
+)
+def test_a_script_makes_it_again_or_says_why_it_is_another(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    content: str,
+    version: str,
+    source: str,
+    code: int,
+    says: str,
+) -> None:
+    now = {"content": "made", "version": "1.0"}
+
+    def run(_environment: str, _job: str, request: Mapping[str, Any], _progress: Progress) -> dict[str, Any]:
+        (Path(request["out"]) / "model.onnx").write_text(now["content"])
+        return {"versions": {"lib": now["version"]}}
+
+    for name in ("a", "b"):
+        (tmp_path / name).write_text(name)
+    made_from = replace(order("onnx").source, path=str(tmp_path / "a"), digest=digest.of_path(tmp_path / "a"))
+    chain = prepare(order("onnx"), Wish(), KIT).work.chain
+    bench = Bench(tools=TOOLS, schemes=SCHEMES, run=run)
+    _chain.follow(chain, made_from, tmp_path / "out", bench, lambda _t, _s: None)
+    now |= {"content": content, "version": version}
+    monkeypatch.setattr(environments, "run_worker", run)
+    monkeypatch.setattr(sys, "argv", ["reproduce.py", str(tmp_path / source), str(tmp_path / "again")])
+    with pytest.raises(SystemExit) as caught:
+        exec((tmp_path / "out/reproduce.py").read_text(), {"__name__": "again", "__doc__": ""})
+    assert caught.value.code == code
+    assert says in capsys.readouterr().out
 
 
 def test_a_step_that_fails_leaves_nothing(tmp_path: Path) -> None:

@@ -77,6 +77,7 @@ def test_a_model_becomes_an_engine_whose_links_can_be_made_again(
         check=False,
     )
     assert made.returncode == 0, made.stderr
+    assert "the same again: 4 files" in made.stdout
     assert (again / "model.onnx").read_bytes() == (cast / "model.onnx").read_bytes()
 
     assert not list(tmp_path.glob(".*"))

@@ -12,13 +12,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from model_optimizer.core import Artifact, Progress, RunWorker
+from model_optimizer.core import Artifact, Progress, RunWorker, digest
 from model_optimizer.core.paths import Chain, Hop
 from model_optimizer.system.making import Bench
 
 CHAIN = "chain.json"
 SCRIPT = "reproduce.py"
 PLACES = ("source", "out")
+UNLIKE = (CHAIN, SCRIPT, "build.log.gz")
+"""Files that are not compared with a second making: they hold links, and times."""
 
 
 def follow(
@@ -86,14 +88,21 @@ def _noting(run: RunWorker, hop: Hop, source: Artifact) -> RunWorker:
             if key in answer:
                 link[key] = answer[key]
         chain = {"schema": "chain/1", "links": [*links(Path(source.path)), link]}
+        made = {
+            path.relative_to(folder).as_posix(): digest.of_path(path)
+            for path in sorted(folder.rglob("*"))
+            if path.is_file() and path.name not in UNLIKE
+        }
         (folder / CHAIN).write_text(json.dumps(chain, indent=2) + "\n", encoding="utf-8")
-        (folder / SCRIPT).write_text(_script(link, kept, source), encoding="utf-8")
+        (folder / SCRIPT).write_text(_script(link, kept, source, made), encoding="utf-8")
         return answer
 
     return noted
 
 
-def _script(link: Mapping[str, Any], request: Mapping[str, Any], source: Artifact) -> str:
+def _script(
+    link: Mapping[str, Any], request: Mapping[str, Any], source: Artifact, made: Mapping[str, str]
+) -> str:
     return (
         Path(__file__)
         .with_name("reproduce.py.txt")
@@ -107,6 +116,9 @@ def _script(link: Mapping[str, Any], request: Mapping[str, Any], source: Artifac
             versions=", ".join(f"{name} {version}" for name, version in link["versions"].items())
             or "unknown",
             request=json.dumps(request),
+            digest=source.digest,
+            used=json.dumps(dict(link["versions"])),
+            files=json.dumps(made),
         )
     )
 

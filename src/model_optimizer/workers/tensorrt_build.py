@@ -100,7 +100,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     seconds = time.monotonic() - began
     progress("proving what the engine holds", 0.95)
     found = prove(trt, log, before, plan, request)
-    built = built_for(trt, request, device, seconds)
+    built = built_for(trt, request, device)
     write(out, source, plan, log, found, request, network, built)
     save_cache(config, cache)
     del monitor, parser, network
@@ -109,7 +109,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         "engine": {name: built[name] for name in OF_LINK},
         "content": found,
         "seconds": round(seconds, 2),
-        "notes": notes(found, request, built),
+        "notes": notes(found, request, built, seconds),
     }
 
 
@@ -456,7 +456,7 @@ def current_device() -> Device | None:
     return Device(name.value.decode(errors="replace"), f"{pair[0]}.{pair[1]}")
 
 
-def built_for(trt: Any, request: Mapping[str, Any], device: Device | None, seconds: float) -> dict[str, Any]:
+def built_for(trt: Any, request: Mapping[str, Any], device: Device | None) -> dict[str, Any]:
     """Where the engine runs and how it was built: what servers compare with the machine they are on.
 
     `compute_capabilities` are those that it is bound to: none where it is hardware-compatible.
@@ -477,7 +477,6 @@ def built_for(trt: Any, request: Mapping[str, Any], device: Device | None, secon
         "profiles": list(request["profiles"]),
         "weight_streaming": bool(request.get("weight_streaming")),
         "weights": "stripped" if request.get("strip_weights") else "inside",
-        "build_seconds": round(seconds, 2),
     }
 
 
@@ -521,7 +520,9 @@ def tensor(found: Any) -> dict[str, Any]:
     return {"name": found.name, "type": _format(found.dtype), "shape": list(found.shape)}
 
 
-def notes(content: Mapping[str, Any], request: Mapping[str, Any], built: Mapping[str, Any]) -> list[str]:
+def notes(
+    content: Mapping[str, Any], request: Mapping[str, Any], built: Mapping[str, Any], seconds: float
+) -> list[str]:
     products = ", ".join(f"{n} in {kind}" for kind, n in sorted(content["engine_products"].items()))
     said = [
         f"content ({content['evidence']}): {content['engine_layers']} layers, of which multiply "
@@ -529,7 +530,7 @@ def notes(content: Mapping[str, Any], request: Mapping[str, Any], built: Mapping
         "what its weights and kernels take",
         *(f"wider than {request['scheme']}: {text}" for text in content["left_wider"]),
     ]
-    said.append(f"{runs_where(built)}, built in {built['build_seconds']:.1f} s")
+    said.append(f"{runs_where(built)}, built in {seconds:.1f} s")
     if content["evidence"] == "indirect":
         said.append("the engine was not run: no GPU that takes it is here")
     if request["scheme"] in ("int8", "fp8"):
