@@ -252,6 +252,16 @@ def test_work_of_a_killed_worker_is_kept_and_gone_on_with(tmp_path: Path) -> Non
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+def test_a_worker_that_is_killed_before_it_finished_anything_leaves_nothing(tmp_path: Path) -> None:
+    def killed(_env: str, _worker: str, request: Mapping[str, Any], _progress: Any) -> Mapping[str, Any]:
+        Path(request["work"]).mkdir()
+        raise ToolError("`quantize free` ended without an answer", reference="worker-crashed")
+
+    with pytest.raises(ToolError):
+        data_free.make(SOURCE, SCHEMES["fp8"], tmp_path / "out", run=killed, progress=quiet)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_ctrl_c_keeps_the_work_and_other_work_is_removed(tmp_path: Path) -> None:
     out = tmp_path / "out"
 

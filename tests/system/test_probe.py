@@ -165,8 +165,38 @@ def test_the_memory_alone_is_read_without_the_rest(tree: Path) -> None:
     (tree / "sys/fs/cgroup/memory.max").write_text("500000\n")
     (tree / "sys/fs/cgroup/memory.current").write_text("100000\n")
     assert available_memory_bytes(world(tree)) == 400000
+    (tree / "sys/fs/cgroup/memory.stat").write_text("active_file 7\ninactive_file 30000\n")
+    assert available_memory_bytes(world(tree)) == 430000, "cached files give way"
     (tree / "proc/meminfo").unlink()
     assert available_memory_bytes(world(tree)) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "root", "limit", "used"),
+    [
+        ("0::/user.slice/one", "sys/fs/cgroup", "memory.max", "memory.current"),
+        (
+            "4:cpu,memory:/user.slice/one",
+            "sys/fs/cgroup/memory",
+            "memory.limit_in_bytes",
+            "memory.usage_in_bytes",
+        ),
+    ],
+)
+def test_the_tightest_control_group_around_the_process_counts(
+    tree: Path, line: str, root: str, limit: str, used: str
+) -> None:
+    (tree / "proc/self").mkdir(parents=True, exist_ok=True)
+    (tree / "proc/self/cgroup").write_text(f"9:pids:/else\n{line}\n")
+    for group, most in (("", "9223372036854771712"), ("user.slice", "300000"), ("user.slice/one", "max")):
+        (tree / root / group).mkdir(parents=True, exist_ok=True)
+        (tree / root / group / limit).write_text(f"{most}\n")
+        (tree / root / group / used).write_text("100000\n")
+    assert available_memory_bytes(world(tree)) == 200000
+    (tree / root / "user.slice/one" / limit).write_text("150000\n")
+    assert available_memory_bytes(world(tree)) == 50000
+    (tree / "proc/self/cgroup").write_text(line.replace("/user.slice", "/../.."))
+    assert available_memory_bytes(world(tree)) == 614400
 
 
 def test_no_secret_of_the_environment_is_kept(tree: Path) -> None:

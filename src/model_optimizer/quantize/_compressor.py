@@ -186,6 +186,8 @@ def _make(
         # A killed worker may go on later; what was refused will be refused again.
         if error.reference != "worker-crashed":
             shutil.rmtree(work, ignore_errors=True)
+        with suppress(OSError):
+            work.rmdir()  # nothing was finished in it
         raise
     shutil.rmtree(work, ignore_errors=True)
     return made

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from model_optimizer.core import Cpu
 
+from .groups import memory_left
 from .world import World, attempt
 
 
@@ -85,13 +86,10 @@ def _cpu(world: World) -> Cpu:
 
 
 def _memory_available(world: World, memory: dict[str, int]) -> int | None:
-    """What the kernel calls available, cut to the limit of this control group where there is one."""
+    """What the kernel calls available, cut to what the control groups leave where there are some."""
     available = memory.get("MemAvailable")
-    limit = attempt(lambda: int(world.text("/sys/fs/cgroup/memory.max") or ""))
-    used = attempt(lambda: int(world.text("/sys/fs/cgroup/memory.current") or ""))
-    if available is None or limit is None or used is None:
-        return available
-    return max(0, min(available, limit - used))
+    left = memory_left(world)
+    return available if available is None or left is None else min(available, left)
 
 
 def _memory_elsewhere(world: World, what: str) -> int | None:
