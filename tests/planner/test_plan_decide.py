@@ -190,9 +190,38 @@ def test_a_fleet_gets_a_spare_where_there_is_a_gpu_for_it() -> None:
     slow = functions(steps=lambda setup: FakeSteps(10.0, each=1.0))
     found = decide(question(workload=load(20.0), gpus=8, wishes=wish), slow)
     assert found.feasible and found.replicas > 2
-    assert "1 spare" in next(d.conclusion for d in found.derivations if d.title == "replicas")
+    said = next(d.conclusion for d in found.derivations if d.title == "replicas")
+    assert "1 spare, for when one dies (its GPUs were left: no cost in the choice)" in said
     none = decide(question(workload=load(20.0), gpus=8, wishes=dataclasses.replace(wish, spares=0)), slow)
     assert none.replicas == found.replicas - 1
+
+
+def test_a_spare_that_nobody_asked_for_is_no_cost_of_the_choice() -> None:
+    """Two replicas of one GPU, or one of two GPUs: the second is no cheaper for want of a spare."""
+
+    def chosen(gpus: int, spares: int | None) -> Plan:
+        fast = functions(
+            steps=lambda setup: FakeSteps(10.0 / setup.tensor_parallel, each=1.0 / setup.tensor_parallel)
+        )
+        asked = question(workload=load(10.0), gpus=gpus, wishes=Wishes(scheme="bf16", spares=spares))
+        return decide(asked, fast, play=False)
+
+    assert [(p.tensor_parallel, p.replicas) for p in (chosen(4, None), chosen(4, 0))] == [(1, 3), (1, 2)]
+    assert chosen(2, None).replicas == 2, "no GPU is left for a spare"
+    assert (chosen(4, 1).tensor_parallel, chosen(4, 1).replicas) == (1, 3), "two of two GPUs would be four"
+
+
+@pytest.mark.parametrize(
+    ("spares", "says"),
+    [
+        (None, "1 GPU instead of 2: a replica takes 611 requests/s; spares are not counted"),
+        (0, "1 GPU instead of 2: a replica takes 611 requests/s"),
+        (1, "2 GPUs instead of 3: a replica takes 611 requests/s; 1 spare counted"),
+    ],
+)
+def test_a_crossover_counts_spares_as_the_choice_does(spares: int | None, says: str) -> None:
+    found = decide(question(workload=load(2.0), gpus=64, wishes=Wishes(spares=spares)), functions())
+    assert found.crossover[0].because == says
 
 
 def test_the_tree_orders_engines_and_measurements_replace_it() -> None:

@@ -15,7 +15,7 @@ from model_optimizer.planner.service import Question as Service
 from .candidates import Candidate, best_offer, enumerate_all, loads_as_it_is
 from .check import checked
 from .fleet import crossover
-from .judge import WORDS, Judged, judge, load_of, settle
+from .judge import WORDS, Judged, judge, load_of, settle, with_spare
 from .place import with_longest
 from .question import Functions, No, PlanQuestion, remembering
 from .steady import shape_of
@@ -70,7 +70,7 @@ def decide(question: PlanQuestion, functions: Functions, *, nearest: bool = True
     others = [other for other in kept if other.candidate not in (first.candidate, *lost)]
     if play:
         judged = replace(judged, room=with_longest(functions, question, judged.candidate, judged.room))
-    chosen = write(question, functions, judged, estimate, branch)
+    chosen = write(question, functions, with_spare(question, judged), estimate, branch)
     rejected = [*_outranked(question, branch, judged, others), *(no.rejection for no in refused)]
     rejected += [_reject(candidate, SPARED, "planner/speed") for candidate in spared]
     return replace(chosen, rejected=_grouped(rejected), crossover=crossover(question, judged, others))

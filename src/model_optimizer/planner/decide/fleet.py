@@ -1,13 +1,11 @@
 """Loads at which another combination would need fewer GPUs."""
 
-import math
 from collections.abc import Sequence
 
 from model_optimizer.core import Crossover
 from model_optimizer.core.units import show_count
-from model_optimizer.facts import decisions
 
-from .judge import Judged, load_of
+from .judge import Judged, load_of, replicas_for, usable
 from .question import PlanQuestion
 
 MOST_ROWS = 4
@@ -18,17 +16,17 @@ WORTH = 1.05
 
 def crossover(question: PlanQuestion, winner: Judged, others: Sequence[Judged]) -> tuple[Crossover, ...]:
     """For each other combination the lowest load above the asked one where it takes fewer GPUs, if any."""
-    load, closed, unit = load_of(question)
+    _, _, unit = load_of(question)
     found: list[Crossover] = []
     for other in others:
         if other.capacity is None or winner.capacity is None or _same(other, winner):
             continue
         if other.gpus == winner.gpus and other.capacity < WORTH * winner.capacity:
             continue
-        above = _first(winner, other, load, closed)
+        above = _first(question, winner, other)
         if above is None:
             continue
-        mine, theirs = (gpus_for(j, above * 1.001, closed) for j in (winner, other))
+        mine, theirs = (gpus_for(question, j, above * 1.001) for j in (winner, other))
         candidate = other.candidate
         found.append(
             Crossover(
@@ -39,7 +37,7 @@ def crossover(question: PlanQuestion, winner: Judged, others: Sequence[Judged]) 
                 parallel=candidate.parallel,
                 because=(
                     f"{theirs} GPU{'s' * (theirs > 1)} instead of {mine}: "
-                    f"a replica takes {show_count(other.capacity)} {unit}"
+                    f"a replica takes {show_count(other.capacity)} {unit}{_spares(question)}"
                 ),
             )
         )
@@ -47,23 +45,31 @@ def crossover(question: PlanQuestion, winner: Judged, others: Sequence[Judged]) 
     return tuple(found[:MOST_ROWS])
 
 
-def gpus_for(judged: Judged, load: float, closed: bool) -> int:
-    """GPUs for a load, without spares."""
+def gpus_for(question: PlanQuestion, judged: Judged, load: float) -> int:
+    """GPUs for a load, counted as in the choice: with the spares that were asked for, and no others."""
     assert judged.capacity is not None
-    usable = judged.capacity if closed else judged.capacity * (1 - decisions.rule("headroom").value)
-    return max(1, math.ceil(load / usable - 1e-9)) * judged.candidate.gpus * judged.data
+    _, closed, _ = load_of(question)
+    replicas = replicas_for(load, judged.capacity, closed) + (question.wishes.spares or 0)
+    return replicas * judged.candidate.gpus * judged.data
 
 
-def _first(winner: Judged, other: Judged, load: float, closed: bool) -> float | None:
+def _first(question: PlanQuestion, winner: Judged, other: Judged) -> float | None:
     """The winner's count grows at multiples of its capacity; only there can another one pass it."""
     assert winner.capacity is not None
-    usable = winner.capacity if closed else winner.capacity * (1 - decisions.rule("headroom").value)
-    start = max(1, math.ceil(load / usable - 1e-9))
+    load, closed, _ = load_of(question)
+    start = replicas_for(load, winner.capacity, closed)
     for count in range(start, start + STEPS):
-        edge = count * usable
-        if gpus_for(other, edge * 1.001, closed) < gpus_for(winner, edge * 1.001, closed):
+        edge = count * usable(winner.capacity, closed)
+        if gpus_for(question, other, edge * 1.001) < gpus_for(question, winner, edge * 1.001):
             return edge
     return None
+
+
+def _spares(question: PlanQuestion) -> str:
+    count = question.wishes.spares
+    if count is None:
+        return "; spares are not counted"
+    return f"; {count} spare{'s' * (count > 1)} counted" if count else ""
 
 
 def _same(one: Judged, other: Judged) -> bool:

@@ -151,7 +151,7 @@ def _under_load(
             wider = _widest(question, candidate, other)
             steps = steps_of(question, functions, candidate, other)
             more = data * steady.most(steps, wider, shape, question.slo, closed=closed)
-            if _replicas(load, more, closed) < _replicas(load, capacity, closed):
+            if replicas_for(load, more, closed) < replicas_for(load, capacity, closed):
                 room, limits, model, capacity = other, wider, steps, more
     if patient:
         capacity = max(capacity, load)
@@ -226,11 +226,11 @@ def _sized(
     capacity: float,
     load: tuple[float, bool, str],
 ) -> Judged | No:
-    """Replicas for the load with headroom, and a spare where there is a GPU for it."""
+    """Replicas for the load with headroom, and the spares that were asked for."""
     amount, closed, unit = load
     data = side_by_side(question, candidate)
     there = question.gpus // (candidate.gpus * data)
-    replicas, notes = _replicas(amount, capacity, closed), tuple[str, ...]()
+    replicas, notes = replicas_for(amount, capacity, closed), tuple[str, ...]()
     least = max(1, math.ceil(amount / capacity - 1e-9))
     spares = question.wishes.spares or 0
     if replicas + spares > there and least + spares <= there:
@@ -253,8 +253,6 @@ def _sized(
             unit="GPUs",
             load=capacity * max(0, there - spares),
         )
-    if question.wishes.spares is None and replicas > 1 and replicas < there:
-        spares = 1
     limits = limits_of(question, candidate, room)
     return Judged(
         candidate=candidate,
@@ -271,6 +269,17 @@ def _sized(
     )
 
 
+def with_spare(question: PlanQuestion, judged: Judged) -> Judged:
+    """The choice with one replica more for when one dies, where nobody said how many and GPUs are left.
+
+    It is added to what was chosen, and is no cost in the choice: it takes what would be idle.
+    """
+    each = judged.candidate.gpus * judged.data
+    if question.wishes.spares is not None or judged.capacity is None or judged.replicas == 1:
+        return judged
+    return replace(judged, spares=1) if judged.gpus + each <= question.gpus else judged
+
+
 def settle(question: PlanQuestion, functions: Functions, judged: Judged) -> Judged:
     """The same with sequences and tokens a step for its share of the load, and the steady state of it."""
     if judged.steps is None:
@@ -285,12 +294,15 @@ def settle(question: PlanQuestion, functions: Functions, judged: Judged) -> Judg
     return replace(judged, room=room, limits=limits, steady=found)
 
 
-def _replicas(load: float, capacity: float, closed: bool) -> int:
+def replicas_for(load: float, capacity: float, closed: bool) -> int:
     """A closed loop slows itself down, an open one does not: only that needs headroom."""
     if capacity <= 0:
         return 10**9
-    usable = capacity if closed else capacity * (1 - decisions.rule("headroom").value)
-    return max(1, math.ceil(load / usable - 1e-9))
+    return max(1, math.ceil(load / usable(capacity, closed) - 1e-9))
+
+
+def usable(capacity: float, closed: bool) -> float:
+    return capacity if closed else capacity * (1 - decisions.rule("headroom").value)
 
 
 def _fitted(

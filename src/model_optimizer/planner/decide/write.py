@@ -155,6 +155,8 @@ def _replicas(question: PlanQuestion, judged: Judged, estimate: Estimate) -> tup
         return ()
     load, closed, unit = load_of(question)
     spare = f" + {judged.spares} spare, for when one dies" if judged.spares else ""
+    if judged.spares and question.wishes.spares is None:
+        spare += " (its GPUs were left: no cost in the choice)"
     formula = "clients / capacity" if closed else "load / (capacity x (1 - headroom)), rounded up"
     free = f", {judged.headroom:.0%} of it left free" if judged.headroom is not None else ""
     times = ", ".join(
