@@ -1,6 +1,7 @@
 """The linter: whole checkpoints of every dialect hold all rules, and each planted fault breaks just its own."""
 
 import json
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -324,3 +325,73 @@ def test_descriptions_from_outside_are_hostile(tmp_path: Path) -> None:
         config["quantization_config"] = described
         folder = made.write(tmp_path / str(number), config, tensors)
         assert lint(folder, gpu="h100").outcome in ("fail", "undecided", "pass")
+
+
+@pytest.mark.parametrize(
+    ("said", "words"),
+    [
+        ("fp8", "should hold keys"),
+        ([1], "should hold keys"),
+        ({"quant_method": 5}, "should be a word"),
+        ({"quant_method": "awq", "bits": "four"}, "`bits` is 'four'"),
+        ({"quant_method": "gptq", "bits": 4, "group_size": 10**30}, "`group_size` is 1000"),
+        ({"quant_method": "compressed-tensors", "config_groups": [1]}, "no group of layers"),
+        (
+            {"quant_method": "compressed-tensors", "config_groups": {"g": {"weights": "x"}}},
+            "no group of layers",
+        ),
+        ({"quant_method": "awq", "modules_to_not_convert": "lm_head"}, "is no list"),
+    ],
+)
+def test_a_description_that_is_none(tmp_path: Path, said: object, words: str) -> None:
+    config, tensors = made.fp8()
+    found = broken(lint(made.write(tmp_path / "x", {**config, "quantization_config": said}, tensors)))
+    assert words in found["description"]
+
+
+def test_a_method_that_is_not_known_is_said_with_no_engine_named(tmp_path: Path) -> None:
+    config, tensors = made.fp8()
+    verdict = lint(
+        made.write(tmp_path / "x", {**config, "quantization_config": {"quant_method": "hqq"}}, tensors)
+    )
+    assert (verdict.outcome, rule(verdict, "description").outcome) == ("undecided", "undecided")
+    assert "`hqq` is not known here" in rule(verdict, "description").where
+
+
+@pytest.mark.parametrize("pattern", ["re:(a|a)*b$", "re:.*.*.*.*.*.*x$", "re:(a+)+$"])
+def test_patterns_of_many_repetitions_are_refused(tmp_path: Path, pattern: str) -> None:
+    config, tensors = made.fp8()
+    config["quantization_config"]["ignore"] = [pattern]
+    with pytest.raises(UsageError, match="is refused"):
+        lint(made.write(tmp_path / "x", config, tensors))
+
+
+def test_usual_patterns_are_read(tmp_path: Path) -> None:
+    config, tensors = made.fp8()
+    config["quantization_config"]["ignore"] = [
+        "re:.*lm_head",
+        r"re:model\.layers\.\d+\.mlp\.gate$",
+        "re:^(?!.*mtp).*vision.*",
+    ]
+    assert broken(lint(made.write(tmp_path / "x", config, tensors))) == {}
+
+
+def test_a_type_that_the_format_does_not_have(tmp_path: Path) -> None:
+    folder = made.write(tmp_path / "x", *made.fp8())
+    weights = folder / "model.safetensors"
+    content = weights.read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = json.loads(content[8 : 8 + length])
+    header["model.norm.weight"]["dtype"] = "Q4_K"
+    text = json.dumps(header).encode()
+    weights.write_bytes(struct.pack("<Q", len(text)) + text + content[8 + length :])
+    assert set(broken(lint(folder))) == {"dtypes"}
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json"])
+def test_pipes_are_not_waited_for(tmp_path: Path, name: str) -> None:
+    folder = made.write(tmp_path / "x", *made.fp8())
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(UsageError):
+        lint(folder)

@@ -50,6 +50,8 @@ class _Entry(msgspec.Struct):
 def read(path: Path) -> Mapping[str, Tensor]:
     """The tensors of one file by name. Raises UsageError for a file that is cut off or not safetensors."""
     try:
+        if not path.is_file() and path.exists():  # a pipe would be waited for
+            raise _broken(str(path), "it is no file")
         with path.open("rb") as stream:
             size = path.stat().st_size
             length = int.from_bytes(stream.read(8), "little") if size >= 8 else None

@@ -11,7 +11,15 @@ from pathlib import Path
 
 from model_optimizer.core import Artifact, Comparison, Engine, ModelSpec, Scheme, Verdict, worst
 
-from . import format_checkpoint, format_claims, format_engine, format_files, format_scales, format_tensors
+from . import (
+    format_checkpoint,
+    format_claims,
+    format_described,
+    format_engine,
+    format_files,
+    format_scales,
+    format_tensors,
+)
 from .format_engine import Target
 from .judged import REPORTED
 
@@ -55,6 +63,7 @@ def _rules(lint: Lint, checkpoint: format_checkpoint.Checkpoint) -> Iterator[Com
         format_files.generation(checkpoint, lint.spec),
         format_files.size(checkpoint, claims, format_tensors.bytes_of_claimed(checkpoint, layers)),
         format_files.tied(checkpoint),
+        format_described.described(checkpoint, claims),
         format_tensors.census(checkpoint, layers),
         format_tensors.summary(layers),
         format_tensors.whole(checkpoint, lint.spec),

@@ -300,8 +300,12 @@ def _gptq_parts(claim: Claim, rows: int, columns: int) -> Mapping[str, Shape | N
 
 
 LONGEST_PATTERN = 500
-NESTED = re.compile(r"\([^()]*[+*][^()]*\)[+*{]")
-"""A repetition within a repetition, whose matching time may double with every letter."""
+NESTED = re.compile(r"\([^()]*[+*|][^()]*\)[+*{]")
+"""A repetition of a repetition or of alternatives, whose matching time may double with every letter."""
+
+REPETITION = re.compile(r"(?<!\\)(?:[*+]|\{\d*,\d*\})")
+MOST_REPETITIONS = 5
+"""Of one pattern: each multiplies the matching time by the length of a name."""
 
 PACKED = frozenset({"pack-quantized", "nvfp4-pack-quantized", "mxfp4-pack-quantized"})
 
@@ -330,7 +334,8 @@ def _matches(pattern: str, name: str) -> bool:
     """compressed-tensors: the whole name, or a regular expression behind `re:`."""
     if not pattern.startswith("re:"):
         return name == pattern or name.endswith(f".{pattern}")
-    if len(pattern) > LONGEST_PATTERN or NESTED.search(pattern):
+    slow = NESTED.search(pattern) or len(REPETITION.findall(pattern)) > MOST_REPETITIONS
+    if len(pattern) > LONGEST_PATTERN or slow:
         raise UsageError(
             "a pattern in `quantization_config` is refused",
             cause=(f"`{pattern[:80]}` could take for ever to match",),

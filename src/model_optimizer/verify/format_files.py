@@ -68,7 +68,9 @@ def tokenizer(checkpoint: Checkpoint) -> Iterator[Comparison]:
 def _no_object(path: Path) -> str | None:
     """Why a file is no JSON object; None when it is one, or is not there."""
     try:
-        content = path.read_bytes() if path.is_file() and path.stat().st_size <= LARGEST_JSON else b"{}"
+        if not path.is_file():
+            return "is no file" if path.exists() or path.is_symlink() else None
+        content = path.read_bytes() if path.stat().st_size <= LARGEST_JSON else b"{}"
         return None if isinstance(json.loads(content), dict) else "is no JSON object"
     except (OSError, ValueError, RecursionError) as error:
         return f"cannot be read: {str(error)[:120]}"

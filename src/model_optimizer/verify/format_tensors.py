@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from model_optimizer.core import Comparison, ModelSpec
 from model_optimizer.system.models.gaps import gaps
-from model_optimizer.system.safetensors_header import Tensor
+from model_optimizer.system.safetensors_header import BITS, Tensor
 
 from . import format_claims as claiming
 from .format_checkpoint import Checkpoint, numbers_out, split
 from .format_claims import Claim, Claims
-from .format_found import checked, remark
+from .format_found import checked, refused, remark
 
 PLAIN = frozenset({"F32", "F16", "BF16", "F64"})
 PACKED = frozenset({"weight_packed", "qweight"})
@@ -95,6 +95,9 @@ def census(checkpoint: Checkpoint, layers: tuple[Layer, ...]) -> Iterator[Compar
     total = max(1, checkpoint.size)
     says = ", ".join(f"{dtype} {100 * count / total:.0f} %" for dtype, count in sizes.most_common(6))
     yield remark("types", f"{len(checkpoint.tensors):,} tensors: {says} of the bytes", reference="headers")
+    if strange := sorted(sizes.keys() - BITS.keys()):
+        says = f"{', '.join(f'`{dtype[:20]}`' for dtype in strange[:3])}: no type of the format"
+        yield refused("dtypes", says, reference="safetensors: a loader stops at a type that it does not know")
     claimed = [layer for layer in layers if layer.claim]
     if not claimed:
         return

@@ -230,6 +230,8 @@ def parse(content: bytes, name: str, *, largest: int = LARGEST_FILE) -> dict[str
 def read(path: Path, *, largest: int = LARGEST_FILE) -> dict[str, object]:
     """The keys of a file. UsageError when it cannot be read or is not JSON."""
     try:
+        if not path.is_file() and path.exists():  # a pipe would be waited for
+            raise UsageError(f"`{path}` is no file", reference="model-config")
         with path.open("rb") as stream:
             content = stream.read(largest + 1)
     except OSError as error:
