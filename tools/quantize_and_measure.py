@@ -43,7 +43,7 @@ CALIBRATED = {
         "method": "gptq",
         "preset": "W4A16",
         "group_size": 128,
-        "symmetric": True,
+        "symmetric": None,
         "statistics": STATISTICS,
     },
     "awq-int4": {

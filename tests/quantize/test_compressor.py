@@ -102,7 +102,7 @@ def test_each_scheme_has_its_tool(scheme: str, tool: str, form: str) -> None:
     ("scheme", "measured"),
     [
         ("fp8", 6_334_416), ("fp8_block", 6_307_272), ("int8_weight", 6_565_488), ("int4_rtn", 4_501_104),
-        ("mxfp4", 4_371_408), ("gptq_int4", 4_250_400), ("awq_int4", 4_271_288), ("int8", 6_272_872),
+        ("mxfp4", 4_371_408), ("gptq_int4", 4_271_288), ("awq_int4", 4_271_288), ("int8", 6_272_872),
         ("fp8_static", 6_249_904), ("nvfp4", 4_448_448),
     ],
 )  # fmt: skip
@@ -186,9 +186,10 @@ def test_a_gpu_has_its_memory_said_and_no_time_is_promised() -> None:
 @pytest.mark.parametrize(
     ("tool", "scheme", "choices", "asked"),
     [
-        (awq, "awq_int4", Choices(), {"method": "awq", "symmetric": False, "group_size": 128}),
+        (awq, "awq_int4", Choices(), {"method": "awq", "symmetric": None, "group_size": 128}),
         (awq, "awq_int4", Choices(symmetric=True, search_steps=5), {"symmetric": True, "search_steps": 5}),
-        (gptq, "gptq_int4", Choices(), {"method": "gptq", "symmetric": True, "group_size": 128}),
+        (gptq, "gptq_int4", Choices(), {"method": "gptq", "symmetric": None, "group_size": 128}),
+        (gptq, "gptq_int4", Choices(symmetric=True), {"symmetric": True}),
         (smoothquant, "int8", Choices(), {"method": "smoothquant", "preset": "W8A8", "group_size": 0}),
         (static_scales, "fp8_static", Choices(), {"preset": "FP8", "kv": False}),
         (static_scales, "fp8_kv", Choices(), {"preset": "FP8_DYNAMIC", "kv": True}),

@@ -42,6 +42,10 @@ SAID = [
     ({"strange": 1}, (None, None, None, None)),
     (compressed(weights(4, "int", strategy="group", group_size=128)), ("gptq_int4", 4, 16, 128)),
     (compressed(weights(4, "int", strategy="group", group_size=128, symmetric=False)), ("awq_int4", 4, 16, 128)),
+    (
+        compressed(weights(4, "int", strategy="group", group_size=64, symmetric=False, actorder="static")),
+        ("gptq_int4", 4, 16, 64),
+    ),
     (compressed(weights(8, "int", strategy="channel")), ("int8_weight", 8, 16, 0)),
     (compressed(weights(8, "int", strategy="channel"), weights(8, "int", dynamic=True)), ("int8", 8, 8, 0)),
     (compressed(weights(8, "float", strategy="channel"), DYNAMIC8), ("fp8", 8, 8, 0)),

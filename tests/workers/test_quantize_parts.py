@@ -17,7 +17,7 @@ TINY = Path(__file__).parents[2] / "examples/models/tiny-qwen3"
 STATISTICS = {"dampening": 0.1, "longest_token": 3, "tokens_per_column": 8}
 PARTS = 7
 """Six layers and the end."""
-GPTQ = {"method": "gptq", "preset": "W4A16", "group_size": 128, "symmetric": True}
+GPTQ = {"method": "gptq", "preset": "W4A16", "group_size": 128, "symmetric": None}
 
 
 def command(python: Path, place: Path, work: Path, asked: dict[str, Any], worker: str) -> list[Path | str]:

@@ -15,8 +15,9 @@ SEARCH_STEPS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choices:
-    """`symmetric` None takes the tool's own. `exclude` are names of layers that keep their precision, or
-    patterns with `*`. `bits` is the budget of `mixed`, bits a weight on average."""
+    """`symmetric` None leaves it to the worker: zero points, but none for experts. `exclude` are names of
+    layers that keep their precision, or patterns with `*`. `bits` is the budget of `mixed`, bits a weight on
+    average."""
 
     calibration: Calibration = field(default_factory=Calibration)
     symmetric: bool | None = None

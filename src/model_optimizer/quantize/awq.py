@@ -17,12 +17,11 @@ TAKES_CHOICES = True
 
 
 def _request(scheme: Scheme, choices: Choices) -> Mapping[str, Any]:
-    symmetric = choices.symmetric if choices.symmetric is not None else False
     return {
         "method": "awq",
         "preset": "W4A16",
         "group_size": scheme.group_size,
-        "symmetric": symmetric,
+        "symmetric": choices.symmetric,
         "search_steps": choices.search_steps,
     }
 

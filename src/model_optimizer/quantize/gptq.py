@@ -17,8 +17,12 @@ TAKES_CHOICES = True
 
 
 def _request(scheme: Scheme, choices: Choices) -> Mapping[str, Any]:
-    symmetric = choices.symmetric if choices.symmetric is not None else True
-    return {"method": "gptq", "preset": "W4A16", "group_size": scheme.group_size, "symmetric": symmetric}
+    return {
+        "method": "gptq",
+        "preset": "W4A16",
+        "group_size": scheme.group_size,
+        "symmetric": choices.symmetric,
+    }
 
 
 DRIVE = _compressor.Drive(

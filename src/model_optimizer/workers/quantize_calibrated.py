@@ -5,6 +5,8 @@ search_steps, statistics, kv, work}. `method` is awq, gptq, smoothquant (SmoothQ
 (ranges of activations, and with `kv` those of the KV cache), `preset` a scheme of compressed-tensors;
 _quantize_data.py says what `calibration` is. `statistics` of GPTQ: {dampening: share of the mean diagonal
 that is added before a Hessian is inverted, longest_token, tokens_per_column (_quantize_hessian.py)}.
+`symmetric` None: zero points, which lose less, but none for experts, whose zero points vLLM 0.19 refuses
+(vLLM issue 39980; 0.32 reads them).
 
 Finished layers lie in the folder `work` until the end, so that a job that was killed goes on behind the last.
 Works on a GPU when torch sees one, layer by layer, else on the CPU. Result: {versions, notes, weights}.
@@ -46,7 +48,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         "parameters": parameters(source.quantized),
         "method": request["method"],
         "group_size": source.group_size,
-        "symmetric": request.get("symmetric", True),
+        "symmetric": symmetry(source, request) is not False,
     }
     write_about(out, request, {"weights": weights, "calibration": data.digest})
     return {
@@ -56,6 +58,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
             f"{len(source.quantized)} weight matrices, {request['method']}, {where}",
             *data.notes,
             *few,
+            *symmetry_notes(source, request),
             *reasons(source),
             *source.notes,
         ],
@@ -178,9 +181,30 @@ def scheme(source: Source, request: dict[str, Any]) -> Any:
     found = preset_name_to_scheme(request["preset"], ["Linear"])
     if source.group_size and found.weights.group_size:
         found.weights.group_size = source.group_size
-    if request.get("symmetric") is not None:
-        found.weights.symmetric = bool(request["symmetric"])
+    symmetric = symmetry(source, request)
+    if symmetric is not None:
+        found.weights.symmetric = symmetric
     return found
+
+
+def symmetry(source: Source, request: dict[str, Any]) -> bool | None:
+    """Without zero points? None leaves it to the preset."""
+    if "symmetric" not in request:
+        return None
+    asked = request["symmetric"]
+    return has_experts(source) if asked is None else bool(asked)
+
+
+def has_experts(source: Source) -> bool:
+    return any(".experts." in tensor.name for tensor in source.quantized)
+
+
+def symmetry_notes(source: Source, request: dict[str, Any]) -> list[str]:
+    if request.get("symmetric", True) is not None or not has_experts(source):
+        return []
+    return [
+        "no zero points, since not every vLLM reads those of experts: --asymmetric makes them, and loses less"
+    ]
 
 
 if __name__ == "__main__":

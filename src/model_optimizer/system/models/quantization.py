@@ -157,7 +157,8 @@ def _scheme(
         case "int", 8, None:
             return "int8_weight"
         case "int", 4, None:
-            return "awq_int4" if weights.get("symmetric") is False else "gptq_int4"
+            ordered = weights.get("actorder") is not None
+            return "awq_int4" if weights.get("symmetric") is False and not ordered else "gptq_int4"
         case "float", 4, ("float", 4):
             return "mxfp4" if size == 32 else "nvfp4"
         case "float", 4, None:
