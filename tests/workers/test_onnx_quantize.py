@@ -17,10 +17,13 @@ def answers(models: Path, drive: Any, tmp_path_factory: pytest.TempPathFactory) 
     export = {
         "source": str(models / "bert"), "out": str(out / "fp32"), "task": "embed", "scheme": "fp32", "opset": 20,
     }  # fmt: skip
+    pairs = {**export, "source": str(models / "cross"), "out": str(out / "pairs"), "task": "rerank"}
     dynamic = {**source, "scheme": "int8", "method": "dynamic"}
     blockwise = {**source, "method": "blockwise", "block_size": 32}
     jobs: dict[str, dict[str, Any]] = {
         "fp32": {"worker": "onnx_export", "request": export},
+        "pairs": {"worker": "onnx_export", "request": pairs},
+        "pairs8": quantize({**dynamic, "source": str(out / "pairs")}, out / "pairs8"),
         "int8": quantize({**dynamic, "reduce_range": False}, out / "int8"),
         "reduced": quantize({**dynamic, "reduce_range": True}, out / "reduced"),
         "int4": quantize({**blockwise, "scheme": "int4_rtn", "bits": 4, "symmetric": False}, out / "int4"),
@@ -49,6 +52,12 @@ def test_dynamic_int8_quantizes_weights_and_leaves_tables(answers: dict[str, Any
     assert "4 products of two activations stay in 32 bits" in notes
     assert "lookup tables (0.1 MB) stay in 32 bits" in notes
     assert "VNNI" in notes
+
+
+def test_products_with_a_bias_are_quantized_too(answers: dict[str, Any]) -> None:
+    """A cross-encoder's head: their weights are turned over, which its record of shapes must not contradict."""
+    assert answers["pairs8"]["weights"]["quantized"] == 14
+    assert answers["pairs8"]["notes"][0].startswith("14 of 14 weight matrices")
 
 
 def test_seven_bits_where_eight_would_overflow(answers: dict[str, Any]) -> None:

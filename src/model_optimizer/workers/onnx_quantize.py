@@ -108,9 +108,9 @@ def dynamic(
     # The quantizer leaves scratch files beside its input, so it gets a copy to work on: linked data is
     # refused by onnx, and a graph handed over in memory would be copied there.
     with tempfile.TemporaryDirectory(dir=out, prefix=".scratch-") as scratch:
-        for name in ("model.onnx", DATA):
-            if (source / name).is_file():
-                shutil.copyfile(source / name, Path(scratch) / name)
+        (Path(scratch) / "model.onnx").write_bytes(without_shapes_of_weights(source / "model.onnx"))
+        if (source / DATA).is_file():
+            shutil.copyfile(source / DATA, Path(scratch) / DATA)
         quantize_dynamic(
             Path(scratch) / "model.onnx",
             out / "model.onnx",
@@ -131,7 +131,8 @@ def dynamic(
         "activations": "uint8, one scale a tensor, while running",
     }
     notes = [
-        f"{count} of {before.weights} weight matrices in {bits}-bit integers, one scale an output channel",
+        f"{count} of {before.weights + before.biased} weight matrices in {bits}-bit integers, one scale an "
+        "output channel",
         *before.left,
         "activations get one 8-bit scale for a whole batch: what a request is batched with changes its "
         "answer in the last digits",
@@ -144,6 +145,18 @@ def dynamic(
     else:
         notes.append("made for processors with VNNI or equal: on older ones 8-bit weights can overflow")
     return weights, notes
+
+
+def without_shapes_of_weights(path: Path) -> bytes:
+    """The graph without what it says of its weights' shapes beside them: the quantizer turns the weights of
+    some products over, and would then contradict it.
+    """
+    model = read_graph(path, weights=False)
+    constants = {tensor.name for tensor in model.graph.initializer}
+    kept = [value for value in model.graph.value_info if value.name not in constants]
+    del model.graph.value_info[:]
+    model.graph.value_info.extend(kept)
+    return model.SerializeToString()
 
 
 def blockwise(
@@ -196,9 +209,13 @@ def settle(out: Path, operator: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Products:
-    """What multiplies in a graph: by constant weights, or two activations; and what is only looked up."""
+    """What multiplies in a graph: by constant weights, or two activations; and what is only looked up.
+
+    `biased` products add a bias too (Gemm): the dynamic quantizer splits them, the blockwise one leaves them.
+    """
 
     weights: int
+    biased: int
     activations: int
     table_bytes: int
 
@@ -227,7 +244,10 @@ def products(model: Any) -> Products:
         for name in tables
         if constant[name].data_type == onnx.TensorProto.FLOAT
     ]
-    return Products(weights=sum(kinds), activations=len(kinds) - sum(kinds), table_bytes=sum(sizes))
+    biased = sum(node.op_type == "Gemm" and node.input[1] in constant for node in model.graph.node)
+    return Products(
+        weights=sum(kinds), biased=biased, activations=len(kinds) - sum(kinds), table_bytes=sum(sizes)
+    )
 
 
 def run_once(path: Path) -> None:
