@@ -132,6 +132,52 @@ VIT = {
 }  # fmt: skip
 
 
+VISION = "Qwen/Qwen3-VL-8B-Instruct --gpu l4 --scheme fp8 --concurrency 1 --output-tokens 128"
+
+
+@pytest.mark.parametrize("engine", ["vllm==0.30.0", "llama.cpp --max-model-len 4096"])
+def test_images_of_a_prompt_are_places_and_time_of_their_encoder(engine: str) -> None:
+    """Prompts of the same length, once of text alone: what differs is the encoder."""
+    line = f"estimate {VISION} --engine {engine}".replace(
+        "--scheme fp8", "" if "llama" in engine else "--scheme fp8"
+    )
+    images = said(f"{line} --prompt-tokens 200 --images 2 --image-size 1280x720")
+    text = said(f"{line} --prompt-tokens 2040")
+    more = images["ttft_ms"]["mean"] - text["ttft_ms"]["mean"]
+    # 2 x 5 T operations at the 121 T a second of an L4, of which it reaches a part.
+    assert 2 * 5e12 / 121e12 * 1e3 < more < 3 * 2 * 5e12 / 121e12 * 1e3
+    assert images["tpot_ms"]["mean"] == pytest.approx(text["tpot_ms"]["mean"], rel=0.01)
+    assert "image encoder by its operations" in images["provenance"]
+    assert any("2 of 1280 x 720 pixels in each prompt, 920 tokens each" in note for note in images["notes"])
+    assert said(f"{line} --prompt-tokens 2040 --images 0") == text
+
+
+def test_images_are_those_of_the_plan() -> None:
+    """Both commands make the same prompts of the same words."""
+    line = f"{VISION} --prompt-tokens normal:200,20 --images 1"
+    planned = said(f"plan {line} --engine vllm==0.30.0")
+    assert planned["workload"]["prompt_tokens"] == {"kind": "normal", "numbers": [1224.0, 20.0]}
+    code, output = run(f"estimate {line} --engine vllm==0.30.0 --max-model-len 2048 --prompt-tokens 900")
+    assert code == 2 and "requests of up to 2,052 tokens are longer" in output
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ("Qwen/Qwen3-8B --gpu l4 --images 1", "not known to read images"),
+        ("Qwen/Qwen3-VL-8B-Instruct --gpu l4 --image-size 10x10", "--image-size belongs to --images N"),
+        (
+            "Qwen/Qwen3-VL-8B-Instruct --gpu l4 --images 1 --image-size big",
+            "`big` is not the size of an image",
+        ),
+        ("Qwen/Qwen3-VL-8B-Instruct --gpu l4 --images -1", "-1"),
+    ],
+)
+def test_images_that_cannot_be_are_refused(words: str, says: str) -> None:
+    code, output = run(f"estimate {words}")
+    assert code == 2 and says in output
+
+
 def test_a_vision_model_has_images_a_second(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps(VIT))
     found = said(f"estimate {tmp_path / 'config.json'} --gpu l4 --qps 100")

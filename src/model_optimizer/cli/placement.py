@@ -53,8 +53,30 @@ class GpusType(click.ParamType[Any]):
         return int(found[1]), found[2]
 
 
+class Pixels(click.ParamType[Any]):
+    """`1280x720`."""
+
+    name = "WxH"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return cast("tuple[int, int]", value)
+        found = re.fullmatch(r"\s*(\d{1,5})\s*[x×*]\s*(\d{1,5})\s*", str(value), re.IGNORECASE)
+        if not found or not int(found[1]) * int(found[2]):
+            raise UsageError(f"`{value}` is not the size of an image", hint=("write for example 1280x720",))
+        return int(found[1]), int(found[2])
+
+
 POSITIVE = click.IntRange(min=1)
 
+images = together(
+    click.option(
+        "--images", type=click.IntRange(min=0), help="Images in each prompt, beside --prompt-tokens."
+    ),
+    click.option("--image-size", type=Pixels(), help="Of --images, for example 1280x720."),
+)
 gpu = together(
     click.option(
         "--gpu", metavar="NAME", help="For example h100 or `4060 laptop`; this machine's if left out."

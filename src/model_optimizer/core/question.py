@@ -25,7 +25,8 @@ class SpeculationAsked:
 class EstimateQuestion:
     """`placed` is what is served where and how, as for `mopt fit`. `step_model` says where times come from:
     `auto` takes the user's measurements, then tables when they are at hand, then the roofline.
-    `prefix_hit` is the share of prompt tokens that are found in the prefix cache.
+    `prefix_hit` is the share of prompt tokens that are found in the prefix cache. `images` stand in each
+    prompt beside the tokens of `workload`, each of `image_size` (width, height).
     """
 
     placed: FitQuestion
@@ -34,3 +35,5 @@ class EstimateQuestion:
     expert_parallel: bool = False
     prefix_hit: float = 0.0
     speculation: SpeculationAsked | None = None
+    images: int | None = None
+    image_size: tuple[int, int] | None = None

@@ -27,6 +27,7 @@ from model_optimizer.facts.gpus import GpuFact
 from model_optimizer.facts.prices import Prices
 from model_optimizer.planner import Options
 from model_optimizer.planner.decide import Functions, PlanQuestion, StepsFunction, Wishes
+from model_optimizer.planner.images import Images
 from model_optimizer.planner.memory import card, encoder
 
 if TYPE_CHECKING:
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
 
 ENGINES = "model_optimizer.engines"
 NETWORK = "onnx_typed"
-SHARES = 400
-"""Steps of a distribution that is written out."""
 MEASURED_SEQS, MEASURED_TOKENS = 256, 8192
 """Limits of servers that were measured, where a measurement does not say its own."""
 FORMS = {
@@ -86,8 +85,7 @@ def question_of(request: PlanRequest) -> PlanQuestion:
     """UsageError for numbers that contradict each other, HostError when there is no GPU."""
     spec = request.model.spec
     workload, assumed = _workload(request, spec.task)
-    computed = _image_operations(request)
-    room, said = _image_room(request, computed)
+    room, said = _image_room(_images(request))
     assumed |= said
     fact, memory, driver = _gpu(request)
     memory, held = _reserved(request, memory, fact)
@@ -113,7 +111,7 @@ def question_of(request: PlanRequest) -> PlanQuestion:
         slo=request.slo,
         wishes=replace(request.wishes, vram_bytes=budget),
         image_room=room,
-        image_operations=computed,
+        image_operations=_images(request).operations,
         texts=request.texts,
         build_minutes=request.build_minutes,
         changes_per_month=request.changes_per_month,
@@ -213,7 +211,7 @@ def _workload(request: PlanRequest, task: Task) -> tuple[Workload, dict[str, str
         output = Lengths.fixed(int(rule.value))
         if generates:
             assumed["output_tokens"] = f"{rule.value:g} tokens, {rule.because}"
-    prompt = _with_images(request, prompt)
+    prompt = _images(request).prompts(prompt)
     burst = request.qps == float("inf")
     concurrency = request.concurrency
     if request.qps is None and concurrency is None:
@@ -238,62 +236,17 @@ def _workload(request: PlanRequest, task: Task) -> tuple[Workload, dict[str, str
     return work, assumed
 
 
-def _with_images(request: PlanRequest, prompt: Lengths) -> Lengths:
-    """Prompts of text and images. UsageError for images that the model does not read."""
-    if not request.images and request.image_size is None:
-        return prompt
-    spec = request.model.spec
-    each = _image_tokens(request) if encoder.reads_images(spec) else None
-    if each is None:
-        raise UsageError(
-            f"--images: `{spec.name}` is not known to read images",
-            hint=("leave it out", "or count the places of its images with --prompt-tokens"),
-        )
-    if request.images is None:
-        raise UsageError("--image-size belongs to --images N")
-    return _longer(prompt, request.images * each)
+def _images(request: PlanRequest) -> Images:
+    return Images(model=request.model.spec, count=request.images, size=request.image_size)
 
 
-def _longer(lengths: Lengths, by: int) -> Lengths:
-    """The same distribution, `by` tokens later."""
-    numbers = lengths.numbers
-    if lengths.kind == "fixed":
-        return Lengths.fixed(int(numbers[0]) + by)
-    if lengths.kind == "normal":
-        return replace(lengths, numbers=(numbers[0] + by, numbers[1]))
-    if lengths.kind == "lognormal":
-        numbers = tuple(float(lengths.quantile((n + 0.5) / SHARES)) for n in range(SHARES))
-        return Lengths(kind="empirical", numbers=tuple(n + by for n in numbers))
-    return replace(lengths, numbers=tuple(n + by for n in numbers))
-
-
-def _image_size(request: PlanRequest) -> tuple[int, int]:
-    side = int(decisions.rule("image-side").value)
-    return request.image_size or (side, side)
-
-
-def _image_tokens(request: PlanRequest) -> int | None:
-    return encoder.image_tokens(request.model.spec, *_image_size(request))
-
-
-def _image_operations(request: PlanRequest) -> float:
-    """Of the images of one prompt; 0 where there are none or the encoder's sizes are not known."""
-    if not request.images:
-        return 0.0
-    return request.images * (encoder.operations(request.model.spec, *_image_size(request)) or 0.0)
-
-
-def _image_room(request: PlanRequest, computed: float) -> tuple[int, dict[str, str]]:
+def _image_room(images: Images) -> tuple[int, dict[str, str]]:
     """(tokens that a longest request must have room for beside its text, what was assumed)."""
-    if request.images:
-        if not computed:
-            return 0, {"image encoder": "its time is not in the prediction"}
-        each = computed / request.images / 1e12
-        work = f"{each:.3g} T operations an image, at the rate of products in 16 bits"
-        return 0, {"image encoder": f"{work}; no server with images was measured"}
-    if request.images is not None or not encoder.reads_images(request.model.spec):
+    if images.count:
+        return 0, {"image encoder": images.said()}
+    if images.count is not None or not encoder.reads_images(images.model):
         return 0, {}
-    each, rule = _image_tokens(request), decisions.rule("image-side")
+    each, rule = images.tokens, decisions.rule("image-side")
     if each is None:
         return 0, {"images": "their tokens are not known here: count them with --prompt-tokens"}
     said = f"none in the load, room for one of {rule.value:g} x {rule.value:g} pixels, {each:,} tokens"

@@ -62,6 +62,7 @@ class Speculative(click.ParamType[Any]):
 )
 @click.option("--burstiness", type=options.PositiveFloat(), help="Of gamma arrivals; below 1 clusters.")
 @click.option("--gpu-layers", "-ngl", type=click.IntRange(min=0), help="Layers of llama.cpp on the GPU.")
+@placement.images
 @click.option("--shared-prefix", type=click.IntRange(min=0), default=0, help="Prompt tokens that all share.")
 @click.option(
     "--prefix-hit", type=float, default=0.0, help="Share of prompt tokens in the prefix cache, 0 to 1."
@@ -99,6 +100,8 @@ def COMMAND(model: str, host_file: Path | None, as_json: bool, step_model: str, 
         expert_parallel=given["expert_parallel"],
         prefix_hit=given["prefix_hit"],
         speculation=_speculation(given),
+        images=given["images"],
+        image_size=given["image_size"],
     )
     reporter = Reporter()
     try:

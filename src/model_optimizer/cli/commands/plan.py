@@ -1,8 +1,7 @@
 """`mopt plan`: engine, release, number format, parallelism, replicas and settings for four constraints."""
 
-import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import click
 
@@ -31,22 +30,6 @@ EMIT = (
 APIS = ("openai", "streaming")
 
 
-class Pixels(click.ParamType[Any]):
-    """`1280x720`."""
-
-    name = "WxH"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, int]:
-        if isinstance(value, tuple):
-            return cast("tuple[int, int]", value)
-        found = re.fullmatch(r"\s*(\d{1,5})\s*[x×*]\s*(\d{1,5})\s*", str(value), re.IGNORECASE)
-        if not found or not int(found[1]) * int(found[2]):
-            raise UsageError(f"`{value}` is not the size of an image", hint=("write for example 1280x720",))
-        return int(found[1]), int(found[2])
-
-
 def _driver(_ctx: click.Context, _param: click.Parameter, value: str | None) -> str | None:
     """UsageError for what is no version of a driver."""
     from model_optimizer.facts.versions import key
@@ -72,8 +55,7 @@ def _driver(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
 @click.option("--quality", type=click.FloatRange(0, 1, min_open=True), help="Least quality to keep.")
 @click.option("--shared-prefix", type=click.IntRange(min=0), default=0, help="Prompt tokens that all share.")
 @click.option("--texts", type=placement.POSITIVE, default=1, help="Texts of a request (embeddings).")
-@click.option("--images", type=click.IntRange(min=0), help="Images in each prompt, beside --prompt-tokens.")
-@click.option("--image-size", type=Pixels(), help="Of --images, for example 1280x720.")
+@placement.images
 @click.option(
     "--driver", callback=_driver, metavar="VERSION", help="The NVIDIA driver there, for example 570.86.10."
 )

@@ -9,11 +9,11 @@ from model_optimizer.core.steps import Batch, StepModel
 from model_optimizer.core.units import show_count, show_ms
 from model_optimizer.facts import decisions, speed
 from model_optimizer.facts.gpus import GpuFact
+from model_optimizer.planner.images import encoded
 from model_optimizer.planner.memory import llama_cpp as memory
 from model_optimizer.planner.memory.cache import held
 from model_optimizer.planner.service import Limits
 from model_optimizer.planner.speed import Setup, llama_cpp
-from model_optimizer.planner.speed.images import WithImages
 from model_optimizer.planner.speed.roofline import sixteen_bit_rate
 
 from . import steady
@@ -181,11 +181,8 @@ def steps_of(question: PlanQuestion, functions: Functions, candidate: Candidate,
 def _with_images(
     question: PlanQuestion, found: StepModel, parts: int, rate: Callable[[GpuFact], float]
 ) -> StepModel:
-    """The encoder's time, divided over the GPUs that share its layers."""
-    if not question.image_operations:
-        return found
-    each = question.image_operations / question.workload.prompt_tokens.mean
-    return WithImages(inner=found, token_ms=1e3 * each / parts / rate(question.gpu))
+    prompts = question.workload.prompt_tokens
+    return encoded(found, question.image_operations, prompts, gpu=question.gpu, parts=parts, rate=rate)
 
 
 def _llama_steps(question: PlanQuestion, functions: Functions, candidate: Candidate, room: Room) -> StepModel:

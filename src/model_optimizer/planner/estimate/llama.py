@@ -6,15 +6,17 @@ from model_optimizer.core import Estimate, Fit, NoFeasiblePlan, Setting, UsageEr
 from model_optimizer.core.question import EstimateQuestion
 from model_optimizer.facts import gpus, speed
 from model_optimizer.planner import service
+from model_optimizer.planner.images import Images, encoded
 from model_optimizer.planner.memory import llama_cpp as memory
 from model_optimizer.planner.service import Limits, Question
 from model_optimizer.planner.speed import llama_cpp
 
 from .check import longest
 from .desk import Desk
+from .words import image_notes
 
 
-def estimate(question: EstimateQuestion, desk: Desk) -> Estimate:
+def estimate(question: EstimateQuestion, desk: Desk, images: Images) -> Estimate:
     """What a load will see of one llama-server. NoFeasiblePlan when the layers asked for do not fit."""
     _refuse(question)
     derived = question.placed.max_model_len is None
@@ -26,6 +28,8 @@ def estimate(question: EstimateQuestion, desk: Desk) -> Estimate:
     steps = llama_cpp.steps(
         model, placed.model, gpus.find(placed.gpu.name), layers=layers, cache_bits=8 * size / numbers
     )
+    prompts, rate = work.prompt_tokens, llama_cpp.sixteen_bit_rate
+    steps = encoded(steps, images.operations, prompts, gpu=gpus.find(placed.gpu.name), parts=1, rate=rate)
     slots = placed.max_num_seqs or 1
     limits = Limits(
         max_num_seqs=slots,
@@ -39,7 +43,7 @@ def estimate(question: EstimateQuestion, desk: Desk) -> Estimate:
             workload=work,
             replicas=placed.data_parallel,
             settings=_settings(question, fitted, layers, model.format, derived=derived),
-            notes=(*_notes(question, layers, len(model.layers)), *desk.notes),
+            notes=(*_notes(question, layers, len(model.layers)), *image_notes(images), *desk.notes),
         )
     )
 

@@ -3,8 +3,18 @@
 from model_optimizer.core import Fit, Setting
 from model_optimizer.core.question import EstimateQuestion
 from model_optimizer.facts import speed
+from model_optimizer.planner.images import Images
 from model_optimizer.planner.service import Limits
 from model_optimizer.planner.speed import Setup
+
+
+def image_notes(images: Images) -> tuple[str, ...]:
+    """What prompts hold beside their text."""
+    if not images.count:
+        return ()
+    width, height = images.pixels
+    each = f"{images.count} of {width} x {height} pixels in each prompt, {images.tokens or 0:,} tokens each"
+    return (f"images: {each}, beside the tokens of text", f"image encoder: {images.said()}")
 
 
 def settings_of(question: EstimateQuestion, setup: Setup, fitted: Fit, limits: Limits) -> tuple[Setting, ...]:
