@@ -355,7 +355,7 @@ def test_a_method_that_is_not_known_is_said_with_no_engine_named(tmp_path: Path)
         made.write(tmp_path / "x", {**config, "quantization_config": {"quant_method": "hqq"}}, tensors)
     )
     assert (verdict.outcome, rule(verdict, "description").outcome) == ("undecided", "undecided")
-    assert "`hqq` is not known here" in rule(verdict, "description").where
+    assert "`hqq` as described is not known here" in rule(verdict, "description").where
 
 
 @pytest.mark.parametrize("pattern", ["re:(a|a)*b$", "re:.*.*.*.*.*.*x$", "re:(a+)+$"])

@@ -73,6 +73,7 @@ def _rules(lint: Lint, checkpoint: format_checkpoint.Checkpoint) -> Iterator[Com
             format_tensors.excluded(layers, claims),
             format_tensors.scales(layers),
             format_tensors.shapes(layers),
+            format_tensors.fitting(layers, lint.spec),
             format_tensors.stacked(layers),
             format_tensors.cache_scales(checkpoint, claims),
         )

@@ -70,7 +70,8 @@ def _of(found: Keys) -> Claims:
         case "compressed-tensors" | "":
             return _compressed(found)
         case "awq":
-            return _one("awq", _awq(found), _names(found, "modules_to_not_convert"))
+            skipped = _names(found, "modules_to_not_convert")
+            return _one("awq", _awq(found), skipped, within=True)
         case "gptq" | "gptq_marlin":
             skipped = _names(found, "modules_to_not_convert") + _left_out(found)
             head = found.get("lm_head") is True
@@ -84,14 +85,21 @@ def _of(found: Keys) -> Claims:
             return Claims(method=word, of=lambda _name: None, known=False)
 
 
-def _one(method: str, claim: Claim, excluded: tuple[str, ...], *, head: bool = False) -> Claims:
-    """One format for all layers but those whose name holds a word of `excluded`."""
+def _one(
+    method: str, claim: Claim, excluded: tuple[str, ...], *, head: bool = False, within: bool = False
+) -> Claims:
+    """One format for all layers but the excluded: those whose name holds such parts, or with `within` such
+    letters (vLLM: `skip_with_substr`, which it sets for AWQ)."""
+
+    def holds(word: str, name: str) -> bool:
+        if word.startswith("re:"):
+            return _matches(word, name)
+        return word in name if within else f".{word.rstrip('.')}." in f".{name}."
 
     def of(name: str) -> Claim | None:
         if name.endswith("lm_head") and not head:
             return None
-        out = any(_matches(word, name) if word.startswith("re:") else word in name for word in excluded)
-        return None if out else claim
+        return None if any(holds(word, name) for word in excluded) else claim
 
     return Claims(method=method, of=of, excluded=excluded, layouts=frozenset({claim.layout}), kinds=(claim,))
 
@@ -166,6 +174,7 @@ def _compressed(found: Keys) -> Claims:
         arguments=frozenset(arguments),
         layouts=frozenset(c.layout for _, c in claims),
         cache_scales=isinstance(found.get("kv_cache_scheme"), dict),
+        known=all(c.layout in LAYOUTS or not c.layout for _, c in claims),
         kinds=tuple(c for _, c in claims),
     )
 
@@ -306,6 +315,14 @@ NESTED = re.compile(r"\([^()]*[+*|][^()]*\)[+*{]")
 REPETITION = re.compile(r"(?<!\\)(?:[*+]|\{\d*,\d*\})")
 MOST_REPETITIONS = 5
 """Of one pattern: each multiplies the matching time by the length of a name."""
+
+LAYOUTS = frozenset(
+    {
+        "dense", "float-quantized", "int-quantized", "mxfp4-pack-quantized", "mxfp8-quantized",
+        "naive-quantized", "nvfp4-pack-quantized", "pack-quantized",
+    }
+)  # fmt: skip
+"""Formats of compressed-tensors whose tensors are known here; others (`marlin-24`) are not looked at."""
 
 PACKED = frozenset({"pack-quantized", "nvfp4-pack-quantized", "mxfp4-pack-quantized"})
 

@@ -68,5 +68,7 @@ def _unknown(claims: Claims) -> Comparison:
     if claims.method == "bitsandbytes":
         says = "bitsandbytes keeps its scales in states of its own: types and shapes are not looked at"
         return remark("description", says, reference="quantization_config")
-    says = f"`{claims.method[:40]}` is not known here: its scales and shapes are not looked at"
+    layouts = ", ".join(sorted(claims.layouts))
+    what = f"`{claims.method[:40]}`" + (f" in {layouts[:60]}" if layouts else "")
+    says = f"{what} as described is not known here: its scales and shapes are not looked at"
     return unknown("description", says, reference="quantization_config")

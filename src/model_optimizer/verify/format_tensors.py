@@ -18,6 +18,9 @@ PACKED = frozenset({"weight_packed", "qweight"})
 ROUTERS = frozenset({"gate", "router", "shared_expert_gate"})
 """Engines keep the choice of experts in full precision whatever the description says."""
 
+PLAIN_PARTS = ("eh_proj", "shared_head.head", "indexer.weights_proj")
+"""So they do with these of DeepSeek: vLLM 0.25.1 deepseek_mtp.py and deepseek_v2.py hand them no format."""
+
 NARROW = frozenset({"I8", "U8", "F8_E4M3", "F8_E5M2", "F4", "I32"})
 STACKED = (
     ("q_proj", "k_proj", "v_proj"), ("gate_proj", "up_proj"), ("w1", "w3"), ("query", "key", "value"),
@@ -62,7 +65,8 @@ def linear_layers(checkpoint: Checkpoint, claims: Claims | None) -> tuple[Layer,
         matrix = next((has[part] for part in ("weight_packed", "qweight", "weight") if part in has), None)
         if matrix is None or len(matrix.shape) != 2 or _is_table(name):
             continue
-        if name.rpartition(".")[2] in ROUTERS and matrix.dtype in PLAIN:
+        plain_for_all = name.rpartition(".")[2] in ROUTERS or name.endswith(PLAIN_PARTS)
+        if plain_for_all and matrix.dtype in PLAIN:
             continue
         claim = None if claims is None or (name.endswith("lm_head") and "weight" in has) else claims.of(name)
         found.append(Layer(name=name, has=has, claim=claim))
@@ -201,6 +205,27 @@ def shapes(layers: tuple[Layer, ...]) -> Iterator[Comparison]:
             of=count,
             what="scales have the shape that is described",
             reference="group size, blocks and channels of the description",
+        )
+
+
+def fitting(layers: tuple[Layer, ...], spec: ModelSpec | None) -> Iterator[Comparison]:
+    """Quantized layers have the sides that the architecture gives them, which no scale shows where there is
+    one for a whole layer. Silent where they do."""
+    shapes = {weight.name: weight.shape for weight in spec.weights} if spec else {}
+    faults: list[str] = []
+    for layer in layers:
+        wanted = shapes.get(f"{numbers_out(layer.name)}.weight", ())
+        got = claiming.sides(layer.claim, layer.shapes) if layer.claim and layer.quantized else None
+        if got and len(wanted) == 2 and got != tuple(wanted):
+            faults.append(f"`{layer.name}` is {list(got)}, the architecture has {list(wanted)}")
+    if faults:
+        yield checked(
+            "architecture",
+            faults,
+            of=len(layers),
+            what="layers",
+            reference="config.json gives their sides; an engine refuses others",
+            hint="take config.json and weights of the same model",
         )
 
 
