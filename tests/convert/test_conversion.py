@@ -1,6 +1,7 @@
 """What is settled before a conversion: the tools, the GPUs, the profiles; and how a chain is followed."""
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -237,6 +238,21 @@ def test_a_step_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(RuntimeError):
         _chain.follow(found.work.chain, found.work.source, tmp_path / "engine", bench, lambda _t, _s: None)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_killed_run_left_is_cleared_and_what_another_works_on_is_not(tmp_path: Path) -> None:
+    def run(environment: str, job: str, request: Mapping[str, Any], progress: Progress) -> Mapping[str, Any]:
+        del environment, progress
+        (Path(request["out"]) / "model.onnx").write_text(job)
+        return {}
+
+    gone, alive = tmp_path / ".out.between-4194305-abc", tmp_path / f".out.between-{os.getpid()}-def"
+    for place in (gone, alive):
+        (place / "1-onnx_from_torch-fp32").mkdir(parents=True)
+    found = prepare(order("onnx"), Wish(), KIT)
+    bench = Bench(tools=found.tools, schemes=SCHEMES, run=run)
+    _chain.follow(found.work.chain, found.work.source, tmp_path / "out", bench, lambda _t, _s: None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [alive.name, "out"]
 
 
 def test_a_chain_that_is_no_chain_has_no_links(tmp_path: Path) -> None:

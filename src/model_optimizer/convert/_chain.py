@@ -5,6 +5,7 @@ requests, and `reproduce.py`, which makes it once more from its source.
 """
 
 import json
+import os
 import shutil
 import tempfile
 import time
@@ -38,7 +39,9 @@ def follow(
     """
     out = out.absolute()
     out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.between-") as between:
+    begin = f".{out.name}.between-"
+    _clear(out.parent, begin)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f"{begin}{os.getpid()}-") as between:
         made = source
         for place, hop in enumerate(chain):
             last = place == len(chain) - 1
@@ -56,6 +59,14 @@ def links(folder: Path) -> list[dict[str, Any]]:
         return list(cast("list[dict[str, Any]]", found["links"]))
     except (OSError, ValueError, KeyError, TypeError):
         return []
+
+
+def _clear(folder: Path, begin: str) -> None:
+    """What a run left that was killed by the system: its process is no longer there."""
+    for left in folder.glob(f"{begin}*-*"):
+        pid = left.name.removeprefix(begin).partition("-")[0]
+        if pid.isdecimal() and not Path("/proc", pid).exists():
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _step(hop: Hop, source: Artifact, target: Path, bench: Bench, progress: Progress) -> Artifact:
