@@ -423,11 +423,9 @@ def verify(
     asked for. Raises UsageError for what cannot be compared, HostError when an environment is missing,
     ToolError when a model cannot be run or a server not be asked.
     """
-    import tempfile
-
     from model_optimizer import verify as room
     from model_optimizer.flow.verify import Case, Desk, verify_candidate
-    from model_optimizer.system import runs
+    from model_optimizer.system import files, runs
     from model_optimizer.verify import limits
     from model_optimizer.verify import texts as inputs
 
@@ -458,8 +456,8 @@ def verify(
         free_tokens=(wishes.free_tokens if wishes else limits.FREE_TOKENS) if layer == "model" else 0,
         served=_served(folder, candidate) if folder else None,
     )
-    with tempfile.TemporaryDirectory(prefix="mopt-verify-") as place:
-        desk = Desk(scratch=Path(place), log=Path(place) / "server.log")
+    with files.temporary() as place:
+        desk = Desk(scratch=place, log=place / "server.log")
         if folder:
             desk = Desk(scratch=folder.path / "verify", log=folder.log(f"verify-{candidate}"))
         if layer == "quality":
@@ -799,12 +797,10 @@ def _carried_out(
 
 def carry_out(request: "TuneRequest", order: "TuneOrder") -> "Outcome":
     """One trial of a study on this machine: what a worker of a cluster does. The study is prepared anew."""
-    import tempfile
-
     from model_optimizer.flow import study
+    from model_optimizer.system import files
 
-    with tempfile.TemporaryDirectory(prefix="mopt-trial-") as place:
-        folder = Path(place)
+    with files.temporary() as folder:
         (folder / "log").mkdir()
         return study.prepare(request, folder, room(), lambda text, share: None).runner(order)
 

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import venv
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -318,6 +319,44 @@ def test_progress_survives_noise(small: str, tmp_path: Path, monkeypatch: pytest
     assert result["done"] is True
     assert said == [("a", 0.5), ("b", None), ("c", None), ("d", None)]
     assert '{"progress": 3}' in log.read_text(errors="replace")
+
+
+LEAVES = """
+import tempfile
+def job(request):
+    folder = tempfile.mkdtemp(prefix="ort.quant.")
+    with tempfile.NamedTemporaryFile(suffix=".onnx", delete=False) as file:
+        pass
+    Path(request["told"]).write_text(folder + "\\n" + file.name)
+    if request["end"] == "waits":
+        progress("left")
+        time.sleep(600)
+    if request["end"] == "dies":
+        os.kill(os.getpid(), signal.SIGKILL)
+    return {}
+main(job)
+"""
+
+
+@pytest.mark.parametrize("end", ["well", "dies", "waits"])
+def test_what_libraries_of_a_job_leave_in_the_temporary_folder_goes(
+    small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, end: str
+) -> None:
+    """On its good end, when it is killed, and when it is interrupted."""
+    job, told = put_job(tmp_path / "w", monkeypatch, LEAVES), tmp_path / "told"
+
+    def interrupt(_text: str, _share: float | None) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    ends = {
+        "well": nullcontext(),
+        "dies": pytest.raises(ToolError),
+        "waits": pytest.raises(KeyboardInterrupt),
+    }
+    with ends[end]:
+        environments.run_worker(small, job, {"told": str(told), "end": end}, interrupt)
+    left = [Path(line) for line in told.read_text().splitlines()]
+    assert len(left) == 2 and not any(path.exists() or path.parent.exists() for path in left)
 
 
 def test_an_interrupt_ends_the_job_and_its_children(

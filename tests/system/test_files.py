@@ -137,6 +137,51 @@ def test_a_temporary_folder_is_gone_afterwards(monkeypatch: pytest.MonkeyPatch, 
         pass
 
 
+OWNER = """
+import sys, time
+from model_optimizer.system import files
+with files.temporary() as place:
+    print(place, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_a_temporary_folder_of_a_killed_owner_goes_with_the_next_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path))
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": str(tmp_path)},
+    )
+    assert owner.stdout
+    with owner:
+        left = Path(owner.stdout.readline().strip())
+        named = tmp_path / "mopt-my-own-run"
+        named.mkdir()
+        for folder in (left, named):
+            os.utime(folder, (1, 1))
+        with files.temporary():
+            assert left.is_dir(), "its owner lives"
+        owner.kill()
+        owner.wait()
+    assert left.is_dir()
+    with files.temporary() as place:
+        assert [*tmp_path.iterdir()] == [named, place] or [*tmp_path.iterdir()] == [place, named]
+
+
+def test_a_temporary_folder_of_a_moment_ago_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It may be one that is about to be locked."""
+    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path))
+    (tmp_path / "mopt-abcdefgh.tmp").mkdir()
+    with files.temporary():
+        assert (tmp_path / "mopt-abcdefgh.tmp").is_dir()
+
+
 def test_room_is_asked_of_the_disk_that_will_hold_it(tmp_path: Path) -> None:
     place = tmp_path / "not" / "yet"
     free = files.free_bytes(place)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -104,7 +103,7 @@ def of_command(
 
     Raises HostError when it cannot be started. Interrupting this ends the command and all it started.
     """
-    from model_optimizer.system import processes
+    from model_optimizer.system import files, processes
 
     at_work = Diagnosing(host)
 
@@ -114,8 +113,8 @@ def of_command(
         return True
 
     begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="mopt-diagnose-") as place:
-        code = processes.follow(command, take, log=Path(place) / "log", merged=True)
+    with files.temporary() as place:
+        code = processes.follow(command, take, log=place / "log", merged=True)
     done = Command(argv=tuple(command), exit_code=code, seconds=time.monotonic() - begun)
     if code < 0:
         at_work.line(f"the command was {processes.how_it_ended(code)}")

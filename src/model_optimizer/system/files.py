@@ -2,11 +2,13 @@
 
 import errno
 import os
+import re
 import secrets
 import shutil
 import stat
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,6 +17,8 @@ from model_optimizer.core import HostError, UsageError
 from model_optimizer.core.units import show_bytes
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
+_TEMPORARY = re.compile(r"mopt-[a-z0-9_]{8}\.tmp")
+_SETTLED_S = 60.0
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
@@ -91,9 +95,13 @@ def rename_into_place(temporary: Path, path: Path, *, replace: bool = True) -> N
 
 @contextmanager
 def temporary() -> Generator[Path]:
-    """A folder of our own for small files, gone afterwards. Raises HostError when there is no room."""
+    """A folder of our own for small files, gone afterwards. Raises HostError when there is no room.
+
+    One whose owner was killed goes when the next one is made: nobody holds its lock.
+    """
+    _sweep(Path(tempfile.gettempdir()))
     try:
-        made = tempfile.TemporaryDirectory(prefix="mopt-", ignore_cleanup_errors=True)
+        made = tempfile.TemporaryDirectory(prefix="mopt-", suffix=".tmp", ignore_cleanup_errors=True)
     except OSError as error:
         raise HostError(
             "no temporary folder can be made",
@@ -101,8 +109,36 @@ def temporary() -> Generator[Path]:
             hint=("make room in /tmp, or set TMPDIR to a folder on another disk",),
             reference="disk-full",
         ) from error
-    with made as place:
+    with made as place, _locked(Path(place)):
         yield Path(place)
+
+
+@contextmanager
+def _locked(folder: Path) -> Generator[bool]:
+    """Hold the lock of a folder while inside, where nobody else has it. No child inherits it."""
+    import fcntl
+
+    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield os.fstat(held).st_uid == os.geteuid()
+    except BlockingIOError:
+        yield False
+    finally:
+        os.close(held)
+
+
+def _sweep(place: Path) -> None:
+    """Remove temporary folders of ours that nobody holds any more."""
+    with suppress(OSError), os.scandir(place) as entries:
+        left = [Path(e.path) for e in entries if _TEMPORARY.fullmatch(e.name)]
+        for folder in left:
+            with suppress(OSError):
+                if time.time() - folder.lstat().st_mtime < _SETTLED_S:
+                    continue  # perhaps made a moment ago, and not locked yet
+                with _locked(folder) as mine:
+                    if mine:
+                        shutil.rmtree(folder, ignore_errors=True)
 
 
 def free_bytes(path: Path) -> int | None:

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import signal
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from .pythons import interpreter
 WORKERS = Path(__file__).parents[2] / "workers"
 TAIL_LINES = 12
 PARENT_VARIABLE = "MOPT_PARENT_PID"
+COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 """Set for what shall end with the process of this number; our workers watch it, the kernel the others."""
 _SECRET = re.compile(
     r"(^|_)(TOKENS?|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|API_?KEYS?|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?|AUTH)(_|$)"
@@ -169,7 +171,7 @@ def run_job(
             [python, "-P", script, asked, answer],
             lambda line: _forward(line, progress),
             log=said,
-            env=env,
+            env={**env, **_scratch(place)},
             timeout_s=timeout_s,
         )
         result = _read(answer)
@@ -178,6 +180,13 @@ def run_job(
         if code != 0 or result is None:
             raise _crash(job.replace("_", " "), code, said, from_byte=begun, keep=log is not None)
         return result
+
+
+def _scratch(place: Path) -> dict[str, str]:
+    """What libraries of a job leave in the temporary folder goes with ours; compiled kernels are kept."""
+    kept = Path(tempfile.gettempdir()) / f"torchinductor_{os.getuid()}"
+    named = os.environ.get(COMPILED) or str(kept)
+    return {"TMPDIR": str(place), COMPILED: named}
 
 
 def variables(
