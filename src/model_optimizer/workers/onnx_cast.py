@@ -45,6 +45,7 @@ KEPT_HIGH = (
 )
 """What adds many numbers up or leaves the range of FP16. The rest, above all products, is 16 bits."""
 LARGEST = 2 * 10**9
+"""Bytes of weights that a protobuf message still takes; beyond, shapes cannot be inferred."""
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +108,7 @@ def cast(model: Any, scheme: str, kept: tuple[str, ...]) -> Any:
     from onnxruntime.transformers import float16
 
     exact = originals(model) if scheme == "bf16" else {}
-    large = model.ByteSize() > LARGEST
+    large = weights_bytes(model) > LARGEST
     for number, node in enumerate(model.graph.node):
         node.name = node.name or f"node_{number}"
     before = {node.name for node in model.graph.node}
@@ -128,6 +129,11 @@ def cast(model: Any, scheme: str, kept: tuple[str, ...]) -> Any:
     if scheme == "bf16":
         to_bf16(found, exact)
     return found
+
+
+def weights_bytes(model: Any) -> int:
+    """Protobuf itself cannot say it of what is beyond its limit."""
+    return sum(len(tensor.raw_data) for tensor in model.graph.initializer)
 
 
 def floats(model: Any, *, large: bool) -> set[str]:
