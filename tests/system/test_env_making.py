@@ -211,6 +211,16 @@ def test_a_python_or_a_machine_without_a_lock_is_refused(small: str, mopt_home: 
         environments.create(small, progress=silent)
 
 
+def test_what_a_killed_making_left_can_be_removed(small: str, own_environments: Path) -> None:
+    left = own_environments / ".small.building-1-0123abcd"
+    left.mkdir(parents=True)
+    (left / "wheel").write_bytes(bytes(100_000))
+    assert environments.remove("small") >= 100_000
+    assert not left.exists()
+    with pytest.raises(UsageError, match="there is no environment `small` here"):
+        environments.remove("small")
+
+
 def test_an_interrupted_making_leaves_nothing_usable(small: str, own_environments: Path, index: Path) -> None:
     """One mopt is killed in the middle; the next one clears up and goes through."""
     put_wheel(index, "mopt-one", "1.0", "import time\ntime.sleep(600)\n")

@@ -5,6 +5,7 @@ import os
 import stat
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,37 @@ def test_a_temporary_folder_of_a_killed_owner_goes_with_the_next_one(
     assert left.is_dir()
     with files.temporary() as place:
         assert [*tmp_path.iterdir()] == [named, place] or [*tmp_path.iterdir()] == [place, named]
+
+
+BUILDER = """
+import sys, time
+from pathlib import Path
+from model_optimizer.system import files
+with files.building(Path(sys.argv[1])) as place:
+    print(place, flush=True)
+    time.sleep(600)
+"""
+
+
+def test_what_a_killed_builder_left_goes_when_the_same_is_built_again(tmp_path: Path) -> None:
+    out = tmp_path / "out (1)"
+    builder = subprocess.Popen([sys.executable, "-c", BUILDER, out], stdout=subprocess.PIPE, text=True)
+    assert builder.stdout
+    other = tmp_path / ".out.building-1-0123abcd"
+    other.mkdir()
+    with builder:
+        left = Path(builder.stdout.readline().strip())
+        (left / "weights").touch()
+        for folder in (left, other):
+            os.utime(folder, (1, 1))
+        with suppress(ZeroDivisionError), files.building(out):
+            assert left.is_dir(), "it is still built"
+            raise ZeroDivisionError
+        builder.kill()
+        builder.wait()
+    with files.building(out):
+        assert not left.exists()
+    assert names(tmp_path) == [other.name, out.name]
 
 
 def test_a_temporary_folder_of_a_moment_ago_is_left_alone(

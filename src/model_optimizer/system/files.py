@@ -57,17 +57,18 @@ def building(path: Path, *, replace: bool = False) -> Generator[Path]:
     """Yield a new folder beside `path`; it takes that name on success and vanishes on failure.
 
     What is at `path` already stays untouched until then. An existing folder that holds something is
-    refused with a UsageError unless `replace` is set.
+    refused with a UsageError unless `replace` is set. What a killed process left of the same name goes.
     """
     path = path.absolute()
     if not replace:
         _refuse_existing(path)
     beside = _beside(path, "building")
+    _sweep(path.parent, re.compile(rf"{re.escape(_hidden(path, 'building'))}\d+-[0-9a-f]{{8}}"))
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         beside.mkdir()
     try:
-        with explained(path, within=beside):
+        with explained(path, within=beside), _held(beside):
             yield beside
         rename_into_place(beside, path, replace=replace)
     finally:
@@ -99,7 +100,7 @@ def temporary() -> Generator[Path]:
 
     One whose owner was killed goes when the next one is made: nobody holds its lock.
     """
-    _sweep(Path(tempfile.gettempdir()))
+    _sweep(Path(tempfile.gettempdir()), _TEMPORARY)
     try:
         made = tempfile.TemporaryDirectory(prefix="mopt-", suffix=".tmp", ignore_cleanup_errors=True)
     except OSError as error:
@@ -109,34 +110,37 @@ def temporary() -> Generator[Path]:
             hint=("make room in /tmp, or set TMPDIR to a folder on another disk",),
             reference="disk-full",
         ) from error
-    with made as place, _locked(Path(place)):
+    with made as place, _held(Path(place)):
         yield Path(place)
 
 
 @contextmanager
-def _locked(folder: Path) -> Generator[bool]:
-    """Hold the lock of a folder while inside, where nobody else has it. No child inherits it."""
+def _held(folder: Path) -> Generator[bool]:
+    """Hold the lock of a folder while inside; False where another process has it, or there are no locks. No
+    child inherits it."""
     import fcntl
 
-    held = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield os.fstat(held).st_uid == os.geteuid()
-    except BlockingIOError:
-        yield False
+        try:
+            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            mine = os.fstat(place).st_uid == os.geteuid()
+        except OSError:
+            mine = False
+        yield mine
     finally:
-        os.close(held)
+        os.close(place)
 
 
-def _sweep(place: Path) -> None:
-    """Remove temporary folders of ours that nobody holds any more."""
+def _sweep(place: Path, name: re.Pattern[str]) -> None:
+    """Remove folders of ours that a killed process left: nobody holds them any more."""
     with suppress(OSError), os.scandir(place) as entries:
-        left = [Path(e.path) for e in entries if _TEMPORARY.fullmatch(e.name)]
+        left = [Path(entry.path) for entry in entries if name.fullmatch(entry.name)]
         for folder in left:
             with suppress(OSError):
                 if time.time() - folder.lstat().st_mtime < _SETTLED_S:
                     continue  # perhaps made a moment ago, and not locked yet
-                with _locked(folder) as mine:
+                with _held(folder) as mine:
                     if mine:
                         shutil.rmtree(folder, ignore_errors=True)
 
@@ -247,7 +251,11 @@ def _refuse_existing(path: Path) -> None:
 
 
 def _beside(path: Path, doing: str) -> Path:
-    return path.with_name(f".{path.name[:80]}.{doing}-{os.getpid()}-{secrets.token_hex(4)}")
+    return path.with_name(f"{_hidden(path, doing)}{os.getpid()}-{secrets.token_hex(4)}")
+
+
+def _hidden(path: Path, doing: str) -> str:
+    return f".{path.name[:80]}.{doing}-"
 
 
 def _write_synced(path: Path, data: bytes) -> None:

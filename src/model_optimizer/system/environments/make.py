@@ -163,21 +163,23 @@ def commands(
 
 
 def remove(name: str) -> int:
-    """Remove a made environment; the bytes that this freed. UsageError when there is none."""
+    """Remove a made environment, or what an interrupted making left of one; the bytes that this freed.
+    UsageError when there is none."""
     wanted = canonical(name)
     place = folder() / wanted
-    if not wanted.isidentifier() or not place.is_dir():
+    if not wanted.isidentifier() or not (place.is_dir() or _leftovers(wanted)):
         made = [p.name for p in folder().iterdir() if (p / MARKER).exists()] if folder().is_dir() else []
         raise UsageError(
             f"there is no environment `{name}` here",
             hint=(f"made: {', '.join(sorted(made)) or 'none'}",),
         )
     with files.locked(folder() / f".{wanted}.lock"):
-        freed = files.size_bytes(place)
+        freed = sum(files.size_bytes(one) for one in (place, *_leftovers(wanted)) if one.is_dir())
         gone = place.with_name(f".{wanted}.removed-{os.getpid()}")
         with files.explained(place):
-            place.rename(gone)
-            shutil.rmtree(gone)
+            if place.is_dir():
+                place.rename(gone)
+                shutil.rmtree(gone)
         _remove_leftovers(wanted)
     installed.cache_clear()
     return freed
@@ -353,11 +355,15 @@ def _move_paths(place: Path, target: Path) -> None:
             file.write_bytes(content)
 
 
+def _leftovers(name: str) -> tuple[Path, ...]:
+    """What an interrupted mopt left, or another one is at work in: who holds the lock knows."""
+    return tuple(place for place in folder().glob(f".{name}.*-*") if place.is_dir())
+
+
 def _remove_leftovers(name: str) -> None:
-    """What an interrupted mopt left; the caller holds the lock, so nobody is at work there."""
-    for place in folder().glob(f".{name}.*-*"):
-        if place.is_dir():
-            shutil.rmtree(place, ignore_errors=True)
+    """The caller holds the lock, so nobody is at work there."""
+    for place in _leftovers(name):
+        shutil.rmtree(place, ignore_errors=True)
 
 
 def _environment(
