@@ -289,6 +289,112 @@ def overflow(kind: str, factors: dict[str, float]) -> dict[str, Any]:
     }
 
 
+def within(model: Model, operator: str, module: str, reads: str) -> Any:
+    """A node of a module that reads what a node of another kind makes."""
+    made = {value for n in model.graph.node if n.op_type == reads for value in n.output}
+    found = [
+        n
+        for n in model.graph.node
+        if n.op_type == operator
+        and any(f"'{module}'" in p.value for p in n.metadata_props)
+        and any(value in made for value in n.input)
+    ]
+    return found[-1]
+
+
+def settled(operator: str, module: str, **values: Any) -> Callable[[Model], None]:
+    """Other attributes of one operator."""
+
+    def change(model: Model) -> None:
+        target = node(model, operator, module)
+        kept = [a for a in target.attribute if a.name not in values]
+        del target.attribute[:]
+        target.attribute.extend([*kept, *(helper.make_attribute(n, v) for n, v in values.items())])
+
+    return change
+
+
+def no_scale(model: Model) -> None:
+    """Scores are not divided by the root of a head's size."""
+    target = within(model, "Mul", "model.model.layers.1.self_attn", "MatMul")
+    weights = {t.name for t in model.graph.initializer}
+    give(model, target, next(i for i, v in enumerate(target.input) if v in weights), numpy.float32(1))
+
+
+def swapped_norm(model: Model) -> None:
+    norm = node(model, "LayerNormalization", f"{LAYER_1}.output.LayerNorm")
+    norm.input[1], norm.input[2] = norm.input[2], norm.input[1]
+
+
+def detour(model: Model) -> None:
+    """What leaves one product goes through BF16 and comes back."""
+    target = node(model, "MatMul", "model.model.layers.1.mlp.down_proj")
+    at = list(model.graph.node).index(target)
+    begin, between, end = "planted_raw", "planted_brain", target.output[0]
+    target.output[0] = begin
+    for place, (one, other, kind) in enumerate(((begin, between, 16), (between, end, 1))):
+        made = helper.make_node("Cast", [one], [other], name=f"planted_cast_{place}", to=kind)
+        made.metadata_props.extend(target.metadata_props)
+        model.graph.node.insert(at + 1 + place, made)
+
+
+def unmasked_mean(model: Model) -> None:
+    """Pooling adds up padding too."""
+    chosen = next(n for n in model.graph.node if n.op_type == "Where" and n.output[0].startswith("where_1"))
+    total = next(n for n in model.graph.node if n.op_type == "ReduceSum" and n.input[0] == chosen.output[0])
+    total.input[0] = chosen.input[1]
+
+
+def no_residual(model: Model) -> None:
+    """The stream is cut at one feed-forward layer: twice its answer instead of the sum."""
+    target = node(model, "Add", "model.model.layers.0")
+    product = node(model, "MatMul", "model.model.layers.0.mlp.down_proj").output[0]
+    assert product in target.input
+    target.input[0] = target.input[1] = product
+
+
+def reversed_heads(weight: Any) -> Any:
+    return numpy.ascontiguousarray(weight.reshape(len(weight), 2, -1)[:, ::-1].reshape(weight.shape))
+
+
+def swapped_parts(model: Model) -> None:
+    target = node(model, "Concat", "model.4")
+    target.input[1], target.input[2] = target.input[2], target.input[1]
+
+
+def no_half(model: Model) -> None:
+    """One level's points lie in corners instead of middles."""
+    made = {n.output[0] for n in model.graph.node if n.op_type in ("Range", "Cast")}
+    target = next(n for n in model.graph.node if n.op_type == "Add" and n.input[0] in made)
+    give(model, target, 1, numpy.float32(0))
+
+
+def shifted_zero(model: Model) -> None:
+    """An input's zero lies nine steps away when it is expanded."""
+    product = node(model, "MatMul", "model.model.layers.1.mlp.up_proj")
+    expand = next(n for n in model.graph.node if product.input[0] in n.output)
+    give(model, expand, 2, (array(model, expand.input[2]) + 9).astype("int8"))
+
+
+def infinite(model: Model) -> None:
+    """One number of a weight is beyond FP16."""
+    change = changed("model.model.layers.1.mlp.down_proj", "MatMul", 1, lambda w: _put(w, numpy.inf))
+    change(model)
+
+
+def _put(weight: Any, value: float) -> Any:
+    found = weight.copy()
+    found[3, 5] = value
+    return found
+
+
+def in_half(fault: str, kind: str, change: Callable[[Model], None]) -> dict[str, Any]:
+    """A fault that the step to FP16 brings in."""
+    begin = [("export", "fp32", base(kind)), ("clean-up", "fp32", base(f"{kind}-clean"))]
+    found = asked(kind, TASKS[kind], *begin, ("cast", "fp16", planted(f"{kind}-fp16", fault, change)))
+    return {**found, "reference": str(biased())} if kind == "bert" else found
+
+
 def asked(reference: str, task: str, *stages: tuple[str, str, Path]) -> dict[str, Any]:
     return {"reference": str(MODELS / reference), "task": task, "stages": list(stages)}
 
@@ -401,6 +507,41 @@ FAULTS: dict[str, Callable[[], dict[str, Any]]] = {
     ),
     "yolo-activation-scale": lambda: quantized(
         "yolo-activation-scale", halved_activation_scale("Conv", "model.6.cv1.bn"), "yolo"
+    ),
+    "softmax-axis": lambda: lm(
+        "softmax-axis", settled("Softmax", "model.model.layers.0.self_attn", axis=-2)
+    ),
+    "no-scale": lambda: lm("no-scale", no_scale),
+    "detour": lambda: lm("detour", detour),
+    "no-residual": lambda: lm("no-residual", no_residual),
+    "heads": lambda: lm(
+        "heads", changed("model.model.layers.1.self_attn.v_proj", "MatMul", 1, reversed_heads)
+    ),
+    "norm-swapped": lambda: bert("norm-swapped", swapped_norm),
+    "positions-off": lambda: bert(
+        "positions-off", changed(POSITIONS, "Gather", 0, lambda rows: numpy.roll(rows, 1, 0))
+    ),
+    "gelu": lambda: bert(
+        "gelu", settled("Gelu", f"{LAYER_1}.intermediate.intermediate_act_fn", approximate="tanh")
+    ),
+    "unmasked": lambda: bert("unmasked", unmasked_mean),
+    "yolo-resize": lambda: yolo("yolo-resize", settled("Resize", "model.13", mode="linear")),
+    "yolo-points": lambda: yolo("yolo-points", no_half),
+    "yolo-parts": lambda: yolo("yolo-parts", swapped_parts),
+    "zero-point": lambda: quantized("zero-point", shifted_zero),
+    "infinite": lambda: in_half("infinite", "lm", infinite),
+    "half-axis": lambda: in_half(
+        "half-axis", "lm", settled("Softmax", "model.model.layers.0.self_attn", axis=-2)
+    ),
+    "half-epsilon": lambda: in_half(
+        "half-epsilon", "bert", settled("LayerNormalization", f"{LAYER_1}.output.LayerNorm", epsilon=0.02)
+    ),
+    "half-gelu": lambda: in_half(
+        "half-gelu", "bert", settled("Gelu", f"{LAYER_1}.intermediate.intermediate_act_fn", approximate="tanh")
+    ),
+    "half-norm-swapped": lambda: in_half("half-norm-swapped", "bert", swapped_norm),
+    "half-transposed": lambda: in_half(
+        "half-transposed", "lm", changed("model.model.layers.1.self_attn.o_proj", "MatMul", 1, lambda w: w.T)
     ),
     "minilm-right": lambda: minilm("minilm-right", nothing),
     "minilm-right-int8": lambda: quantized("minilm-right-int8", nothing, "minilm"),

@@ -66,20 +66,31 @@ class Search:
 
     def first(self, limit: float) -> Found | None:
         """Where the error begins: cut points are split into `per_run` parts, then followed back."""
-        low, high = -1, len(self.order) - 1
-        if high < 0 or not self.errors([self.order[high]])[self.order[high]] > limit:
+        order = self._before_a_wrong_answer(limit)
+        low, high = -1, len(order) - 1
+        if high < 0:
             return None
         while high - low > 1:
             count = min(self.per_run, high - low - 1)
             probes = sorted({low + (high - low) * (n + 1) // (count + 1) for n in range(count)} - {low, high})
-            found = self.errors([self.order[at] for at in probes])
-            bad = [at for at in probes if found[self.order[at]] > limit]
+            found = self.errors([order[at] for at in probes])
+            bad = [at for at in probes if found[order[at]] > limit]
             if bad:
                 low = max((at for at in probes if at < bad[0]), default=low)
                 high = bad[0]
             else:
                 low = probes[-1]
-        return self._back(self.order[high])
+        return self._back(order[high])
+
+    def _before_a_wrong_answer(self, limit: float) -> list[str]:
+        """The places that lead to the first answer that is wrong, which is the last of them."""
+        answers = [v for v in self.order if v in self.graph.outputs] or self.order[-1:]
+        wrong = [v for v, error in self.errors(answers).items() if error > limit]
+        if not wrong:
+            return []
+        makes = set(self.graph.piece(wrong[0], ())[0])
+        last = self.order.index(wrong[0])
+        return [v for v in self.order[: last + 1] if self.graph.maker.get(v) in makes]
 
     def _back(self, value: str) -> Found:
         """From a bad place to where its error was made."""
@@ -260,7 +271,11 @@ def blame(truth: Truth, graph: Graph, found: Found, feed: Feed) -> int:
     except Exception:  # noqa: BLE001 - some values of a piece cannot be outputs: its end is still right
         return last
     matched = truth.matched(feed, got, MATCH)
-    cleared = {n for n in found.piece if any(v in matched for v in graph.nodes[n].output)}
+    cleared = {
+        n
+        for n in found.piece
+        if any(v in matched for v in graph.nodes[n].output) and not _scales_by_one(graph, n)
+    }
     inside = set(found.piece)
     for number in reversed(found.piece):
         following = [r for v in graph.nodes[number].output for r in graph.readers.get(v, ()) if r in inside]
@@ -276,6 +291,20 @@ def blame(truth: Truth, graph: Graph, found: Found, feed: Feed) -> int:
     return last
 
 
+def _scales_by_one(graph: Graph, number: int) -> bool:
+    """No exporter writes this: what it passes on is matched, and the number that should be there is not."""
+    import onnx
+
+    node = graph.nodes[number]
+    scales = [graph.initializers[v] for v in node.input if v in graph.initializers]
+    return (
+        node.op_type in ("Mul", "Div")
+        and len(scales) == 1
+        and all(size == 1 for size in scales[0].dims)
+        and float(onnx.numpy_helper.to_array(scales[0]).item()) == 1.0
+    )
+
+
 def _says_shape(graph: Graph, number: int, got: Mapping[str, Any]) -> bool:
     values = [got[v] for v in graph.nodes[number].output if v in got]
     return all(value.dtype.kind in "iu" and value.ndim <= 1 for value in values)
@@ -284,7 +313,7 @@ def _says_shape(graph: Graph, number: int, got: Mapping[str, Any]) -> bool:
 def blame_scale(graph: Graph, found: Found, limit: float) -> int:
     """In a piece that quantizes: the input that is lost on its way to the product, else the weight.
 
-    A piece without quantization is to be blamed at its end.
+    A piece without quantization is to be blamed at its end; one that does not undo its quantization, there.
     """
     last = graph.maker[found.value]
     pairs = [
@@ -304,5 +333,18 @@ def blame_scale(graph: Graph, found: Found, limit: float) -> int:
         asked = [v for v in (before, after) if v not in found.inputs]
         got = {**found.inputs, **graph.alone(inner, found.inputs, asked)}
         if apart(got[after], got[before]) > limit / 2:
-            return quantize
+            return quantize if _undoes(graph, quantize, dequantize) else dequantize
     return weights[0] if weights and pairs else last
+
+
+def _undoes(graph: Graph, quantize: int, dequantize: int) -> bool:
+    """Both have the same scale and zero point."""
+    import numpy
+    import onnx
+
+    sides = (graph.nodes[quantize].input[1:], graph.nodes[dequantize].input[1:])
+    known = graph.initializers
+    if len(sides[0]) != len(sides[1]) or not all(v in known for side in sides for v in side):
+        return True
+    pairs = zip(*sides, strict=True)
+    return all(numpy.array_equal(*(onnx.numpy_helper.to_array(known[v]) for v in pair)) for pair in pairs)

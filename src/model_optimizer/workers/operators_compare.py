@@ -49,6 +49,10 @@ from _operators_torch import Truth
 EXACT = ("fp32",)
 PEERS = 6.0
 """Times the median of its peers from which an own error stands out, in a stage that lowers the precision."""
+NORMS = (
+    "LayerNormalization", "RMSNormalization", "InstanceNormalization", "GroupNormalization", "Reciprocal",
+    "Cos", "Sin",
+)  # fmt: skip
 JUMP = 8.0
 """Times the median of the inputs from which the error of one of them is looked into."""
 LONGEST = 512
@@ -238,7 +242,7 @@ class Work:
     def _lowered(
         self, search: Search, limit: Mapping[str, float], row: dict[str, Any], lost: float | None
     ) -> list[Found]:
-        targets = [v for v in search.order if _multiplies(search, v)]
+        targets = [v for v in search.order if _multiplies(search, v) or _norms(search, v)]
         found = search.sweep(targets)
         finite = [one.own for one in found if math.isfinite(one.own)]
         row["median_own"] = usual = median(finite) if finite else 0.0
@@ -259,6 +263,7 @@ class Work:
             guilty = blame_scale(graph, one, limit["own"])
         elif not number:
             guilty = blame(self.truth, graph, one, feed) if exact else guilty
+        guilty = _before_casts(graph, guilty, one)
         about = {
             **graph.describe(guilty), "at": one.value, "own": _number(one.own), "total": _number(one.total),
             "nodes": len(one.piece), "own_limit": self.rows[number].get("own_limit") or limit["own"],
@@ -321,6 +326,9 @@ def _because(graph: Graph, guilty: int, one: Found) -> str | None:
             return f"its largest value is {largest:.3g}, FP16 ends at 65504"
         return "it makes NaN or infinity from finite inputs, or another shape"
     if node.op_type in ("QuantizeLinear", "DequantizeLinear"):
+        maker = graph.maker.get(node.input[0])
+        if node.op_type == "DequantizeLinear" and maker is not None:
+            return "its scale or zero point is not that of the QuantizeLinear before it"
         side = "activation" if node.op_type == "QuantizeLinear" else "weight"
         return f"the scale of this {side} does not fit its numbers"
     return None
@@ -335,6 +343,22 @@ def _multiplies(search: Search, value: str) -> bool:
     if value not in graph.maker or graph.nodes[graph.maker[value]].op_type == "Softmax":
         return False
     return any(graph.nodes[n].op_type in PRODUCTS for n in graph.piece(value, search.pairs.keys)[0])
+
+
+def _norms(search: Search, value: str) -> bool:
+    """A norm or an angle: what is wrong there can hide in the answers, and stands out alone."""
+    graph = search.graph
+    return value in graph.maker and graph.nodes[graph.maker[value]].op_type in NORMS
+
+
+def _before_casts(graph: Graph, guilty: int, one: Found) -> int:
+    """A cast that a tool put in is not to blame for what it was given."""
+    while graph.nodes[guilty].op_type == "Cast" and not graph.scopes[guilty]:
+        before = graph.maker.get(graph.nodes[guilty].input[0])
+        if before is None or before not in one.piece:
+            break
+        guilty = before
+    return guilty
 
 
 def _worst(got: Sequence[Any] | None, wanted: Sequence[Any] | None) -> float:
