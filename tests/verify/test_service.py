@@ -122,4 +122,33 @@ def test_drift_leaks_and_promises() -> None:
     )
     verdict = seen(ALONE, features=features)
     assert outcomes(verdict)["json_schema"] == "fail"
-    assert verdict.because is not None and "tool calls is not offered" in verdict.because
+    assert verdict.because is not None and "tool calls: nothing was seen (status 400)" in verdict.because
+
+
+@pytest.mark.parametrize(
+    ("content", "why", "asked", "wrong"),
+    [
+        ('{"ok":   ', "length", 4, 0),
+        ('{"ok": true}', "stop", 4, 0),
+        ("Sure! Here is", "length", 4, 4),
+        ('{"ok": ', "stop", 4, 4),
+    ],
+)
+def test_a_schema_is_judged_by_its_beginning_where_it_was_cut(
+    content: str, why: str, asked: int, wrong: int
+) -> None:
+    """A model that fills the schema with spaces never ends: its answers were left out, and nobody said so."""
+    found = {f.name: f for f in flow.features(Answering(content, why), 4)}
+    assert (found["JSON schema"].asked, len(found["JSON schema"].wrong)) == (asked, wrong)
+    if why == "length":
+        assert found["tool calls"].missing == "every answer was cut at the limit of tokens"
+
+
+class Answering(flow.Asker):
+    """Says one thing to every chat request."""
+
+    def __init__(self, content: str, why: str) -> None:
+        self.content, self.why = content, why
+
+    def chat(self, body: Any) -> tuple[int, dict[str, Any]]:
+        return 200, {"content": self.content, "finish_reason": self.why}

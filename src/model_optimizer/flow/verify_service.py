@@ -28,6 +28,8 @@ SCHEMA = {
     "required": ["ok"],
     "additionalProperties": False,
 }
+WHOLE = ('{"ok":true}', '{"ok":false}')
+"""All answers that keep it, but for spaces."""
 TOOL = {"type": "function", "function": {"name": "report", "parameters": SCHEMA}}
 
 
@@ -157,13 +159,13 @@ def verify(url: str, inside: Inside, *, progress: Progress, seed: int = 0) -> Ve
         progress("load", 0.5)
         point = _load(url, asker.model, inside, seed)
         progress("what the interface promises", 0.8)
-        features = _features(asker, inside.concurrency)
+        promised = features(asker, inside.concurrency)
         after = _at_rest(glance)
     finally:
         glance.close()
     seen = Seen(
         url=url, concurrency=inside.concurrency, markers=asker.markers, alone=alone, together=together,
-        point=point, features=features,
+        point=point, features=promised,
         resting=Resting(
             running=after.get("engine.running"),
             kv_before=before.get("engine.kv_usage"),
@@ -202,7 +204,7 @@ def _load(url: str, model: str, inside: Inside, seed: int) -> Any:
     return found.points[-1]
 
 
-def _features(asker: Asker, count: int) -> tuple[Feature, ...]:
+def features(asker: Asker, count: int) -> tuple[Feature, ...]:
     """Each asked for `count` times at once; one that the server refuses is not offered."""
     schema = {"response_format": {"type": "json_schema", "json_schema": {"name": "r", "schema": SCHEMA}}}
     tool = {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "report"}}}
@@ -225,13 +227,24 @@ def _feature(asker: Asker, name: str, body: Mapping[str, Any], count: int, check
     with ThreadPoolExecutor(count) as pool:
         answers = list(pool.map(asker.chat, [body] * count))
     wrong = [check(m) if s == 200 else f"status {s}" for s, m in answers]
-    # An answer that was cut at the limit of tokens shows nothing.
-    kept = [w for w, (_, m) in zip(wrong, answers, strict=True) if m.get("finish_reason") != "length"]
+    # An answer that was cut at the limit of tokens shows nothing, unless its beginning can be judged.
+    kept = [w for w, (_, m) in zip(wrong, answers, strict=True) if check is _kept or not _is_cut(m)]
+    if not kept:
+        return Feature(name=name, asked=0, missing="every answer was cut at the limit of tokens")
     return Feature(name=name, asked=len(kept), wrong=tuple(w for w in kept if w))
 
 
+def _is_cut(message: Mapping[str, Any]) -> bool:
+    return message.get("finish_reason") == "length"
+
+
 def _kept(message: Mapping[str, Any]) -> str | None:
-    return _json(message.get("content"))
+    """A small model may fill a schema with spaces until it is cut: then what is there must be a beginning."""
+    if not _is_cut(message):
+        return _json(message.get("content"))
+    begun = "".join(str(message.get("content")).split())
+    good = any(whole.startswith(begun) for whole in WHOLE)
+    return None if good else "what there is of the answer does not keep the schema"
 
 
 def _json(content: Any) -> str | None:

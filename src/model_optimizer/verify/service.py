@@ -87,14 +87,14 @@ def verify_service(seen: Seen, slo: Slo) -> Verdict:
         *_answers(seen),
         _starved(seen),
         *_drift(seen.together),
-        *(_feature(f) for f in seen.features if f.asked and not f.missing),
         *(_load(seen.point, slo) if seen.point else ()),
+        *(_feature(f) for f in seen.features if f.asked and not f.missing),
         *_rest(seen.resting),
     )
     result = worst(tuple(j.comparison.outcome for j in found)) if found else outcome(found)
     bad = next((j.comparison for j in found if j.comparison.outcome == result != "pass"), None)
     said = "answers at once equal answers alone, and the load was held" if bad is None else _why(bad)
-    missing = [f"{f.name} is not offered ({f.missing})" for f in seen.features if f.missing]
+    missing = [f"{f.name}: nothing was seen ({f.missing})" for f in seen.features if f.missing]
     return Verdict(
         layer="service",
         subject=seen.url,
