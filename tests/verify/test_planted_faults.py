@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 from model_optimizer.cli.app import app
-from model_optimizer.core import Artifact, Comparison, ToolError, Verdict, digest, plugins
+from model_optimizer.core import Artifact, Comparison, ToolError, UsageError, Verdict, digest, plugins
 from model_optimizer.system import environments
 from model_optimizer.verify import verify_model
 
@@ -174,7 +174,7 @@ def test_another_tokenizer_fails_though_the_weights_are_right(compare: Compare) 
 
 def test_a_checkpoint_that_lacks_a_tensor_is_no_reference(models: Path, tmp_path: Path) -> None:
     """The library would fill it with random numbers and only warn."""
-    with pytest.raises(ToolError) as caught:
+    with pytest.raises(UsageError) as caught:
         run_torch(models / "lm-incomplete", tmp_path)
     assert caught.value.message == "the checkpoint lacks 1 weight of its architecture"
     assert caught.value.cause == ("model.layers.0.mlp.up_proj.weight",)
@@ -191,7 +191,7 @@ def test_code_that_comes_with_a_checkpoint_is_not_run(models: Path, tmp_path: Pa
     config["auto_map"] = {"AutoConfig": "evil.Config", "AutoModelForCausalLM": "evil.Model"}
     (folder / "config.json").write_text(json.dumps(config))
     (folder / "evil.py").write_text(f"open({str(tmp_path / 'was-here')!r}, 'w')\n")
-    with pytest.raises(ToolError) as caught:
+    with pytest.raises(UsageError) as caught:
         run_torch(folder, tmp_path)
     assert caught.value.reference == "remote-code"
     assert not (tmp_path / "was-here").exists()
@@ -203,7 +203,7 @@ def test_pickled_weights_are_not_opened(models: Path, tmp_path: Path) -> None:
     for name in ("config.json", "tokenizer.json", "tokenizer_config.json"):
         (folder / name).write_bytes((models / "lm" / name).read_bytes())
     (folder / "pytorch_model.bin").write_bytes(b"\x80\x04cos\nsystem\n(S'touch was-here'\ntR.")
-    with pytest.raises(ToolError) as caught:
+    with pytest.raises(UsageError) as caught:
         run_torch(folder, tmp_path)
     assert caught.value.reference == "no-weights"
     assert not Path("was-here").exists()
@@ -216,7 +216,7 @@ def test_weights_that_are_cut_short_are_named(models: Path, tmp_path: Path) -> N
         (folder / path.name).write_bytes(path.read_bytes())
     weights = folder / "model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-100])
-    with pytest.raises(ToolError, match="cut short"):
+    with pytest.raises(UsageError, match="cut short"):
         run_torch(folder, tmp_path)
 
 
