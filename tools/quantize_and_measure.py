@@ -32,7 +32,7 @@ FREE = {
     "fp8-block": ("FP8_BLOCK", 0),
 }
 """Preset of compressed-tensors and group size, as the tools in src/model_optimizer/quantize ask for them."""
-STATISTICS = {"dampening": 0.1, "longest_token": 3, "tokens_per_column": 8}
+STATISTICS = {"dampening": 1.0, "longest_token": 3, "tokens_per_column": 8}
 """Of GPTQ: facts/decisions/rules.toml."""
 CALIBRATED = {
     "fp8-static": {"method": "static", "preset": "FP8", "group_size": 0},

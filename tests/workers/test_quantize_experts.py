@@ -47,7 +47,7 @@ def experts(llm_compressor_env_python: Path, tmp_path_factory: pytest.TempPathFa
             "quantize_calibrated",
             {
                 "preset": "W4A16", "group_size": 128, "method": "gptq", "symmetric": None, "search_steps": 1,
-                "statistics": {"dampening": 0.1, "longest_token": 3, "tokens_per_column": 8},
+                "statistics": {"dampening": 1.0, "longest_token": 3, "tokens_per_column": 8},
                 "calibration": {"samples": None, "count": 4, "length": 64},
             },
             "weight_packed",

@@ -38,7 +38,7 @@ def made():
     H, count = torch.zeros(256, 256), torch.zeros(())
     for text in texts:
         H, count = base.accumulate_hessian(text, layer, H, count)
-    return quantize_weight(W[None].clone(), (H / count)[None], scale[None], zero[None], None, scheme, 128, 0.1)[0][0]
+    return quantize_weight(W[None].clone(), (H / count)[None], scale[None], zero[None], None, scheme, 128, 1.0)[0][0]
 
 
 def error(Q):

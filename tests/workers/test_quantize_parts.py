@@ -14,7 +14,7 @@ pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
 WORKERS = Path(workers.__file__).parent
 TINY = Path(__file__).parents[2] / "examples/models/tiny-qwen3"
-STATISTICS = {"dampening": 0.1, "longest_token": 3, "tokens_per_column": 8}
+STATISTICS = {"dampening": 1.0, "longest_token": 3, "tokens_per_column": 8}
 PARTS = 7
 """Six layers and the end."""
 GPTQ = {"method": "gptq", "preset": "W4A16", "group_size": 128, "symmetric": None}

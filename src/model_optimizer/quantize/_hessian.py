@@ -24,6 +24,6 @@ def few_tokens(columns: int, tokens: int) -> tuple[str, ...]:
         return ()
     return (
         f"few calibration tokens: {tokens:,} at most for {columns:,} columns, {tokens / columns:.1f} each; "
-        f"below {rule.value:g} GPTQ may lose more than rounding does: {wanted:,} are enough (--samples, "
-        "--calibration-length), AWQ does with fewer",
+        f"below {rule.value:g} GPTQ fits these texts and loses on others: {wanted:,} are enough (--samples, "
+        "--calibration-length)",
     )

@@ -49,5 +49,5 @@ def few_tokens(columns: Sequence[int], tokens: int, least: float) -> list[str]:
         return []
     return [
         f"few calibration tokens: {tokens:,} for {widest:,} columns, {tokens / widest:.1f} each; below "
-        f"{least:g} GPTQ may lose more than rounding does"
+        f"{least:g} GPTQ fits these texts and loses on others"
     ]
