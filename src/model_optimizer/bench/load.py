@@ -62,7 +62,7 @@ class Driver:
         self._unread: list[Exchange] = []
         self._unread_bytes = 0
         self._outcomes: list[Outcome] = []
-        self._finished = self._finished_measured = self._good = self._late = 0
+        self._finished = self._good = self._late = 0
         self._opened_ns: int | None = None
         self._closed_ns: int | None = None
         self._cpu_ns = 0
@@ -199,7 +199,6 @@ class Driver:
         self._unread.append(exchange)
         self._unread_bytes += exchange.size
         self._finished += 1
-        self._finished_measured += exchange.measured
         self._good += exchange.error is None and exchange.status == 200
         if exchange.measured and (overload := self._level.overload):
             self._late += overload.misses(exchange, self._now(), is_open=self._level.arrivals != "closed")

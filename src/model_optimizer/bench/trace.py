@@ -48,10 +48,6 @@ class Trace:
     entries: Sequence[Entry]
     block_tokens: int = _BLOCK_TOKENS
 
-    @property
-    def has_text(self) -> bool:
-        return any(entry.line is not None for entry in self.entries)
-
 
 class _Json(msgspec.Struct):
     timestamp: float

@@ -1,7 +1,6 @@
 """Who watches a server of `mopt serve`: this process, or one without a terminal that is left behind."""
 
 import dataclasses
-import os
 import shutil
 import sys
 import time
@@ -20,9 +19,6 @@ if TYPE_CHECKING:
     from model_optimizer.serve import Order, Served, ServerHandle
 
     from .progress import Reporter
-
-CHILD = "MOPT_SERVE_SUPERVISED"
-"""Set for the process that --detach --restart leaves behind."""
 
 
 def supervise(order: "Order", engine: "Engine", room: "Room", asked: Asked) -> None:
@@ -62,7 +58,7 @@ def leave_behind(order: "Order", asked: Asked) -> None:
     command = [sys.executable, "-m", "model_optimizer", *words]
     if asked.own_log:
         command += ["--log", str(asked.how.log)]
-    running = processes.start(command, log=own, env={**os.environ, CHILD: "1"}, rotation=asked.how.rotation)
+    running = processes.start(command, log=own, rotation=asked.how.rotation)
     reporter = Reporter()
     try:
         served = _wait_for(running.pid, running.poll, lambda: reporter(_last_line(own), None))

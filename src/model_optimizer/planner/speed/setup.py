@@ -1,6 +1,6 @@
 """What is served, on what, and how: everything that the time of a step depends on."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from model_optimizer.core import ModelSpec, Scheme, UsageError
 from model_optimizer.facts import formats
@@ -136,14 +136,3 @@ def _moe_name(scheme: Scheme) -> str:
 
 def _dotted(capability: Capability) -> str:
     return f"{capability[0]}.{capability[1]}"
-
-
-def with_tensor_parallel(setup: Setup, count: int) -> Setup:
-    """The same on another number of GPUs. UsageError when the heads cannot be divided."""
-    if setup.model.heads % count:
-        divisors = [n for n in (1, 2, 4, 8, 16) if setup.model.heads % n == 0]
-        raise UsageError(
-            f"--tp {count} does not divide the {setup.model.heads} attention heads of {setup.model.name}",
-            hint=(f"possible: {', '.join(map(str, divisors))}",),
-        )
-    return replace(setup, tensor_parallel=count)
