@@ -109,6 +109,7 @@ def test_tokens_without_any_text_are_taken_from_usage() -> None:
         (lambda: plain({"data": [{"embedding": None}]}, api="embeddings"), "wrong_content", "promises"),
         (lambda: plain({"results": [{"index": 0}]}, api="rerank"), "wrong_content", "promises"),
         (lambda: plain({"data": [{"index": 0}]}, api="score"), "wrong_content", "promises"),
+        (lambda: plain({"outputs": []}, api="infer"), "wrong_content", "promises"),
         (lambda: read(exchange([b"HTTP/1.1 2"]), "chat"), "wrong_content", "within the header"),
     ],
 )

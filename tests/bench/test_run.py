@@ -169,6 +169,27 @@ class TestInterfaces:
         assert point.e2e_ms.p50 > 0
         assert point.requests_per_s > 0
 
+    @pytest.mark.parametrize("processes", [1, 2])
+    def test_tensors_of_images(self, processes) -> None:
+        with serving(apis=frozenset(), tensors=(("pixels", (-1, 3, -1, -1)), ("scale", (1,)))) as server:
+            found = bench(server, replace(WORK, images=("16x8",)), Target(url=""), processes=processes)
+        (point,) = found.points
+        assert (found.api, point.completed, point.failed, point.ttft_ms.p50) == ("infer", 12, 0, None)
+        pixels, scale = (record := server.records[-1]).body["inputs"]
+        assert record.path == "/v2/models/fake/infer" and set(record.body) == {"inputs"}
+        assert (pixels["name"], pixels["shape"], len(pixels["data"])) == ("pixels", [1, 3, 8, 16], 384)
+        assert len(scale["data"]) == 1
+        asked = [r.body["inputs"][0]["data"] for r in server.records if "inputs" in r.body]
+        assert len({tuple(data) for data in asked}) > 6
+
+    def test_tensors_of_a_free_size_ask_for_it(self) -> None:
+        with (
+            serving(apis=frozenset(), tensors=(("pixels", (-1, 3, -1, -1)),)) as server,
+            pytest.raises(UsageError, match="has free sizes: -1 x 3 x -1 x -1") as caught,
+        ):
+            bench(server, target=Target(url=""))
+        assert "--image" in caught.value.hint[0]
+
     @pytest.mark.parametrize("api", ["chat", "embeddings"])
     def test_the_interface_that_the_server_has_is_found(self, api) -> None:
         with serving(apis=frozenset({api})) as server:

@@ -71,6 +71,7 @@ class _Document(msgspec.Struct, gc=False):
     usage: _Usage | None = None
     data: list[_Vector] | None = None
     results: list[_Rank] | None = None
+    outputs: list[msgspec.Raw] | None = None
     error: msgspec.Raw | UnsetType = UNSET
 
 
@@ -275,6 +276,8 @@ def _check_document(document: _Document, api: Api) -> None:
         case "rerank":
             results = document.results or ()
             good = bool(results) and all(r.relevance_score is not None for r in results)
+        case "infer":
+            good = bool(document.outputs)
         case "score":
             good = bool(document.data) and all(v.score is not None for v in document.data or ())
     if not good:

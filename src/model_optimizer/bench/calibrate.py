@@ -29,6 +29,7 @@ def ceiling(null_server: str, workload: Workload, *, stream: bool, progress: Pro
         qps=None,
         concurrency=_CONCURRENCY,
         requests=None,
+        images=(),
         prompt_tokens=Lengths.fixed(max(1, round(workload.prompt_tokens.mean))),
         output_tokens=Lengths.fixed(min(tokens, _LONGEST)),
     )

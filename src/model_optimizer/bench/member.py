@@ -26,7 +26,7 @@ from .target import address, api_key
 def driver_of(job: Job, pool: Pool, say: "Say") -> Driver:
     """Drives this process's part of the level."""
     key = api_key(job.target)
-    writer = writer_of(job.target, job.workload, job.options, job.seed, job.manner.api, job.source)
+    writer = writer_of(job.target, job.workload, job.options, job.seed, job.manner, job.source)
 
     def make(index: int) -> Prepared:
         return writer.make(job.manner, job.number, index)

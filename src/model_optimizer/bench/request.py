@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
+from urllib.parse import quote
 
 import msgspec
 
@@ -13,6 +14,7 @@ from model_optimizer.core import UsageError, Workload
 from .images import data_url
 from .prompts import Prompt, Prompts, of_line
 from .target import GENERATES, PATHS, Address, Api, Target
+from .tensors import Taken
 from .trace import Entry, Trace
 
 _TURN = 1_000_003  # sets the prompts of later turns apart from those of other sessions
@@ -48,8 +50,8 @@ class Turn:
 class Manner:
     """What the server understands of a request; found out by one request before the load.
 
-    `calibrate` maps wanted prompt tokens to what must be asked of the prompt writer for the server to
-    count as many.
+    `inputs` are the tensors of a model that is asked through `infer`. `calibrate` maps wanted prompt tokens
+    to what must be asked of the prompt writer for the server to count as many.
     """
 
     api: Api
@@ -60,6 +62,7 @@ class Manner:
     temperature: float | None = 0.0
     slope: float = 1.0
     offset: float = 0.0
+    inputs: tuple[Taken, ...] = ()
 
     def calibrate(self, tokens: int) -> int:
         return max(1, round((tokens - self.offset) / self.slope))
@@ -160,7 +163,7 @@ class Writer:
 
     def _with_images(self, manner: Manner, prompt: Prompt, level: int, index: int) -> Prompt:
         """The prompt with its images; how many tokens those are, only the server knows."""
-        if not self._work.images:
+        if not self._work.images or manner.api == "infer":
             return prompt
         if prompt.text is None or manner.api != "chat":
             raise UsageError("images go with texts, to a chat interface", hint=("add --api chat",))
@@ -175,7 +178,7 @@ class Writer:
         output = prompt.output_tokens or output
         content = body(manner, prompt.members, output)
         return Prepared(
-            data=post(self._where, self._path or PATHS[manner.api], content, self._key),
+            data=post(self._where, self._path or path_of(manner), content, self._key),
             prompt_tokens=wanted * prompt.texts if prompt.tokens else None,
             output_tokens=output if manner.api in GENERATES else None,
         )
@@ -193,6 +196,8 @@ def conversation(api: Api, said: Sequence[bytes]) -> bytes:
 
 def body(manner: Manner, members: bytes, output_tokens: int) -> bytes:
     """The JSON object of one request."""
+    if manner.api == "infer":  # the model is named by the path
+        return b"{" + members + b"}"
     parts = [b'"model":' + msgspec.json.encode(manner.model), members]
     if manner.api in GENERATES:
         parts.append(b'"max_tokens":%d' % output_tokens)
@@ -205,6 +210,11 @@ def body(manner: Manner, members: bytes, output_tokens: int) -> bytes:
             if manner.usage_in_stream:
                 parts.append(b'"stream_options":{"include_usage":true}')
     return b"{" + b",".join(parts) + b"}"
+
+
+def path_of(manner: Manner) -> str:
+    """The usual path of an interface; that of tensors holds the model's name."""
+    return PATHS[manner.api].replace("{model}", quote(manner.model, safe=""))
 
 
 def post(where: Address, path: str, content: bytes, key: str | None) -> bytes:

@@ -98,7 +98,8 @@ async def _measure(
     try:
         progress(f"asking {where.origin}", None)
         found = await Scout(pool, where, key, job.options, job.seed).look(job.target, job.workload)
-        if calibrate is not None and job.options.ceiling_requests_per_s is None:
+        tensors = found.manner.api == "infer"  # what is calibrated are texts
+        if calibrate is not None and job.options.ceiling_requests_per_s is None and not tensors:
             ceiling = await asyncio.to_thread(calibrate)
             job = replace(job, options=replace(job.options, ceiling_requests_per_s=ceiling))
         course = _Course(job, found, pool, progress, readers, observe)

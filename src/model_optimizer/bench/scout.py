@@ -10,6 +10,7 @@ from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from time import perf_counter_ns
+from urllib.parse import quote
 
 import msgspec
 
@@ -21,23 +22,26 @@ from .nothing import NothingCompleted
 from .options import BenchOptions
 from .pool import Pool
 from .prompts import Prompts, Text, TokenIds, recorded, write_exactly, write_words
-from .request import Manner, Prepared, Writer, get
-from .target import GENERATES, PATHS, Address, Api, Target, address, api_key, api_of
+from .request import Manner, Prepared, Writer, get, path_of
+from .target import GENERATES, Address, Api, Target, address, api_key, api_of
+from .tensors import Described, Taken, Tensors, side_of
 from .trace import Trace, load
 from .vocabulary import encoder, likely_ids, ordinary_ids, tokenizer_file
 from .wire import WireError, read_answer
 
 _ASK_S = 10.0
+TOO_LONG = "context_length_exceeded"
+SHORTER = "ask for less: the server takes shorter requests than --prompt-tokens says"
 _TRIAL_TOKENS = 8
 _BEFORE_LOAD = -1
 _NOT_HERE = (404, 405, 501)
 _NOT_UNDERSTOOD = (400, 422)
 _REFUSED = (401, 403)
 _CANDIDATES: dict[str, tuple[Api, ...]] = {
-    "generate": ("completions", "chat", "embeddings"),
+    "generate": ("completions", "chat", "embeddings", "infer"),
     "embed": ("embeddings",),
     "rerank": ("rerank", "score"),
-    "vision": ("chat",),
+    "vision": ("infer", "chat"),
 }
 
 
@@ -69,14 +73,19 @@ class Scout:
         tried: list[str] = []
         outcome: Outcome | None = None
         for api in _apis(target, workload):
-            for source, prompts in enumerate(_sources(target, api, workload, self._options, self._seed)):
-                manner = Manner(
-                    api=api,
-                    model=model,
-                    stream=target.stream,
-                    ignore_eos=self._options.ignore_eos,
-                    temperature=self._options.temperature,
-                )
+            inputs = await self._inputs(model) if api == "infer" else ()
+            manner = Manner(
+                api=api,
+                model=model,
+                stream=target.stream,
+                ignore_eos=self._options.ignore_eos,
+                temperature=self._options.temperature,
+                inputs=inputs,
+            )
+            if api == "infer" and not inputs:
+                tried.append(f"/v2/models/{model}: no model of tensors")
+                continue
+            for source, prompts in enumerate(_sources(target, manner, workload, self._options, self._seed)):
                 writer = _writer(target, workload, self._options, self._seed, prompts)
                 agreed, exchange, outcome = await self._agree(writer, manner)
                 if outcome.error in (None, "http_5xx", "truncated_stream"):
@@ -84,12 +93,24 @@ class Scout:
                     notes = _notes(manner, agreed, outcome, prompts)
                     return Found(manner=agreed, writer=writer, source=source, notes=tuple(notes))
                 self._refused(exchange, outcome)
-                tried.append(f"{target.path or PATHS[api]} with {prompts.kind}: {outcome.detail}")
+                tried.append(f"{target.path or path_of(manner)} with {prompts.kind}: {outcome.detail}")
                 if outcome.error != "http_4xx":
                     raise self._nothing(model, tried, outcome)
                 if exchange.status in _NOT_HERE:
                     break
         raise self._nothing(model, tried, outcome)
+
+    async def _inputs(self, model: str) -> tuple[Taken, ...]:
+        """The tensors that a model takes, by the Open Inference Protocol; none where it is not spoken."""
+        path = f"/v2/models/{quote(model, safe='')}"
+        exchange = await self._ask(get(self._where, path, self._key), _ASK_S)
+        if exchange.status != 200:
+            return ()
+        try:
+            body = read_answer(exchange.pieces, exchange.times_ns).body
+            return msgspec.json.decode(body, type=Described).inputs
+        except (WireError, msgspec.DecodeError, UnicodeDecodeError):
+            return ()
 
     def _nothing(self, model: str, tried: Sequence[str], last: Outcome | None) -> NothingCompleted:
         kind, said = (last.error, last.detail or "") if last and last.error else ("wrong_content", "")
@@ -98,7 +119,10 @@ class Scout:
             errors={kind: 1},
             examples={kind: said},
             cause=tuple(tried),
-            hint=(f"model `{model}`; name another interface with --api, or another model with --model",),
+            hint=(
+                *((SHORTER,) if TOO_LONG in said else ()),
+                f"model `{model}`; name another interface with --api, or another model with --model",
+            ),
         )
 
     async def _model(self, named: str | None) -> str:
@@ -179,10 +203,10 @@ class Scout:
 
 
 def writer_of(
-    target: Target, workload: Workload, options: BenchOptions, seed: int, api: Api, source: int
+    target: Target, workload: Workload, options: BenchOptions, seed: int, manner: Manner, source: int
 ) -> Writer:
     """The writer that was found to work, made again in another process."""
-    prompts = next(islice(_sources(target, api, workload, options, seed), source, None))
+    prompts = next(islice(_sources(target, manner, workload, options, seed), source, None))
     return _writer(target, workload, options, seed, prompts)
 
 
@@ -207,18 +231,21 @@ def _apis(target: Target, workload: Workload) -> tuple[Api, ...]:
     named = target.api or api_of(target.url)
     if workload.turns is not None and named not in (None, "chat", "completions"):
         raise UsageError(f"a session of several turns cannot be held with /{named}")
-    if workload.images and named not in (None, "chat"):
-        raise UsageError(f"/{named} takes no images", hint=("use --api chat",))
+    if workload.images and named not in (None, "chat", "infer"):
+        raise UsageError(f"/{named} takes no images", hint=("use --api chat, or --api infer",))
     if named is None and (workload.turns is not None or workload.images):
-        return ("chat",) if workload.images else ("chat", "completions")
+        return ("chat", "infer") if workload.images else ("chat", "completions")
     return (named,) if named else _CANDIDATES[workload.task]
 
 
 def _sources(
-    target: Target, api: Api, workload: Workload, options: BenchOptions, seed: int
+    target: Target, manner: Manner, workload: Workload, options: BenchOptions, seed: int
 ) -> Iterator[Prompts]:
     """Ways to make prompts for an interface, the most exact first."""
-    seed = seed if options.contents is None else options.contents
+    seed, api = seed if options.contents is None else options.contents, manner.api
+    if api == "infer":
+        yield Tensors(inputs=manner.inputs, side=side_of(workload.images), seed=seed)
+        return
     if options.prompts is not None:
         yield recorded(Path(options.prompts), api)
         return

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from model_optimizer.core import UsageError
 
-Api = Literal["completions", "chat", "embeddings", "rerank", "score"]
+Api = Literal["completions", "chat", "embeddings", "rerank", "score", "infer"]
 
 PATHS: Mapping[Api, str] = {
     "completions": "/v1/completions",
@@ -17,6 +17,7 @@ PATHS: Mapping[Api, str] = {
     "embeddings": "/v1/embeddings",
     "rerank": "/v1/rerank",
     "score": "/v1/score",
+    "infer": "/v2/models/{model}/infer",
 }
 GENERATES: frozenset[Api] = frozenset({"completions", "chat"})
 KEY_NAMES = ("MOPT_API_KEY", "OPENAI_API_KEY")
@@ -24,7 +25,7 @@ KEY_NAMES = ("MOPT_API_KEY", "OPENAI_API_KEY")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A server that speaks the OpenAI interface.
+    """A server that speaks the OpenAI interface, or for tensors the Open Inference Protocol.
 
     `model` None asks the server for its first one. `api` None tries what fits the task. `path` replaces
     the interface's usual path. `tokenizer` is a tokenizer.json or a folder that holds one, `vocab_size`

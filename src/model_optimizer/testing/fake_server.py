@@ -46,9 +46,10 @@ class Behaviour:
     it counts for a word. Of `slots` (0: any number) requests at a time are worked on, others wait their turn.
     `header_drip_ms` sends the header of an answer byte by byte with so long a pause, `models` are other names
     that it serves (404 for the rest), `echo` answers with the last word of what it was asked.
-    `mix_every` n answers each n-th request with the last word of the one before it where both are under way,
-    `short_every` n ends each n-th answer in order, after half of its tokens. With `preempts` its metrics page
-    counts a preemption for each request. Each token takes `drift_ms` longer than that of the request before.
+    `tensors` are the inputs (name, shape; -1 is free) of the one model that it serves, by the Open Inference
+    Protocol. `mix_every` n answers each n-th request with the last word of the one before it where both are
+    under way, `short_every` n ends each n-th answer in order, after half of its tokens. With `preempts` its
+    metrics page counts a preemption for each request. Each token takes `drift_ms` longer than that of the request before.
     """
 
     ttft_ms: float = 2.0
@@ -61,6 +62,7 @@ class Behaviour:
     seed: int = 0
     model: str = "fake"
     apis: frozenset[str] = frozenset(_APIS.values())
+    tensors: tuple[tuple[str, tuple[int, ...]], ...] = ()
     status: int = 200
     fail_every: int = 0
     fail_status: int = 500
@@ -196,6 +198,10 @@ class FakeServer:
             return await out.json(
                 {"object": "list", "data": [{"id": self.behaviour.model, "object": "model"}]}
             )
+        if self.behaviour.tensors and path == f"/v2/models/{self.behaviour.model}":
+            return await out.json(
+                {"inputs": [{"name": n, "datatype": "FP32", "shape": s} for n, s in self.behaviour.tensors]}
+            )
         if path == "/record":
             rows = [{"received_ns": r.received_ns, "wrote_ns": r.wrote_ns} for r in self.records]
             return await out.json({"records": rows})
@@ -210,6 +216,9 @@ class FakeServer:
     async def _answer(self, record: Record, headers: Mapping[str, str], out: "_Out") -> bool:
         does, body = self.behaviour, record.body
         api = _APIS.get(record.path)
+        if does.tensors and record.path == f"/v2/models/{does.model}/infer":
+            record.wrote_ns.append(perf_counter_ns())
+            return await out.json({"outputs": [{"name": "y", "shape": [1, 1], "data": [0.5]}]})
         number = len(self.records)
         await asyncio.sleep(does.header_delay_ms / 1000)
         if does.silent:

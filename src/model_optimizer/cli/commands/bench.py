@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 GROUP = "measure"
 
-_APIS = ("completions", "chat", "embeddings", "rerank", "score")
+_APIS = ("completions", "chat", "embeddings", "rerank", "score", "infer")
 _ARRIVALS = [name for name in get_args(Arrivals) if name not in ("closed", "trace")]
-_TASKS = {"embeddings": "embed", "rerank": "rerank", "score": "rerank"}
+_TASKS = {"embeddings": "embed", "rerank": "rerank", "score": "rerank", "infer": "vision"}
 
 
 class Levels(click.ParamType[Any]):
