@@ -49,7 +49,8 @@ class Behaviour:
     `tensors` are the inputs (name, shape; -1 is free) of the one model that it serves, by the Open Inference
     Protocol. `mix_every` n answers each n-th request with the last word of the one before it where both are
     under way, `short_every` n ends each n-th answer in order, after half of its tokens. With `preempts` its
-    metrics page counts a preemption for each request. Each token takes `drift_ms` longer than that of the request before.
+    metrics page counts a preemption for each request. Each token takes
+    `drift_ms` longer than that of the request before.
     """
 
     ttft_ms: float = 2.0
