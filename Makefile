@@ -24,6 +24,7 @@ demo: $(BIN)/.ready  ## optimise two real models on this machine's CPU, from che
 	$(MOPT) optimize .cache/all-MiniLM-L6-v2 --for 4s
 
 test: $(BIN)/.ready  ## the fast tier: every pure test, and the engines once each
+	$(BIN)/python -m compileall -q src  # hundreds of tests start `mopt`, also where Python may keep no bytecode
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not gpu"
 
 test-full: $(BIN)/.ready  ## the slow tier: everything that runs without a GPU
