@@ -94,6 +94,14 @@ def test_another_engines_speed_says_nothing_of_the_format() -> None:
     assert worth([BASELINE, candidate("int8", (90, 900, 4500))])[0].original == "reference"
 
 
+def test_nothing_is_reverted_to_what_does_not_fit() -> None:
+    """Where memory binds, the original behind the same engine was not measured: only what fits is beside it."""
+    (found,) = worth([BASELINE, candidate("int4_rtn", (25, 60, 80))])
+    assert (found.original, found.advice) == ("reference", "keep")
+    (found,) = worth([BASELINE, candidate("bf16", (30, 70, 90)), candidate("int4_rtn", (25, 60, 80))])
+    assert (found.original, found.advice) == ("vllm-bf16", "revert")
+
+
 @pytest.mark.parametrize("points", [(), (0.0,)])
 def test_nothing_is_advised_without_a_common_load(points: tuple[float, ...]) -> None:
     assert worth([candidate("bf16", points), candidate("int8", (10.0,))]) == ()
