@@ -7,14 +7,19 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from model_optimizer.core import MoptError
+from model_optimizer.cli.app import app
+from model_optimizer.core import MoptError, UsageError
 from model_optimizer.system import environments
 
 BERT = {
     "model_type": "bert", "architectures": ["BertModel"], "vocab_size": 320, "hidden_size": 64, "num_hidden_layers": 2,
     "num_attention_heads": 4, "intermediate_size": 128, "max_position_embeddings": 128, "type_vocab_size": 2,
 }  # fmt: skip
+
+
+TINY = Path(__file__).parents[2] / "examples/models/tiny-qwen3"
 
 
 def mopt(*words: str | Path, timeout_s: int = 300) -> subprocess.CompletedProcess[str]:
@@ -136,6 +141,13 @@ def test_an_engine_is_no_source(tmp_path: Path, file: str) -> None:
     assert "error[engine-as-source]" in done.stderr
     assert "--steps" in done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_with_an_engine_is_verified_as_one_and_not_as_a_checkpoint(tmp_path: Path) -> None:
+    for name in ("model.engine", "config.json", "mopt.json"):
+        (tmp_path / name).write_text("{}")
+    with pytest.raises(UsageError, match="is an engine, which answers only on its GPU"):
+        CliRunner().invoke(app, ["verify", str(tmp_path), "--against", str(TINY)], catch_exceptions=False)
 
 
 @pytest.mark.parametrize("name", ["model.pt", "weights.bin", "net.pkl"])

@@ -145,6 +145,6 @@ def _layers(candidate: str, reference: str | None, layer: str | None, run: Path 
     folder = Path(candidate)
     if run is not None or not folder.is_dir() or not (folder / "config.json").is_file():
         return ("model",)
-    if any(folder.glob("*.onnx")):
+    if any(folder.glob("*.onnx")) or any(folder.glob("*.engine")):
         return ("model",)
     return ("format", "model") if reference else ("format",)
