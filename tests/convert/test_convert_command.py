@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from model_optimizer.cli.app import app
-from model_optimizer.core import MoptError, UsageError
+from model_optimizer.core import HostError, MoptError
 from model_optimizer.system import environments
 
 BERT = {
@@ -146,8 +146,9 @@ def test_an_engine_is_no_source(tmp_path: Path, file: str) -> None:
 def test_a_folder_with_an_engine_is_verified_as_one_and_not_as_a_checkpoint(tmp_path: Path) -> None:
     for name in ("model.engine", "config.json", "mopt.json"):
         (tmp_path / name).write_text("{}")
-    with pytest.raises(UsageError, match="is an engine, which answers only on its GPU"):
+    with pytest.raises(HostError, match="is an engine, which answers only on its GPU") as caught:
         CliRunner().invoke(app, ["verify", str(tmp_path), "--against", str(TINY)], catch_exceptions=False)
+    assert caught.value.exit_code == 3
 
 
 @pytest.mark.parametrize("name", ["model.pt", "weights.bin", "net.pkl"])

@@ -5,7 +5,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from model_optimizer.core import Artifact, Task, UsageError, digest
+from model_optimizer.core import Artifact, HostError, Task, UsageError, digest
 
 from .operators import engine
 
@@ -21,7 +21,8 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 def read(path: Path, *, task: str, scheme: str | None = None) -> Artifact | None:
-    """The ONNX artefact at `path`; None when it is a checkpoint. UsageError when it is neither.
+    """The ONNX artefact at `path`; None when it is a checkpoint. UsageError when it is neither, HostError
+    for an engine.
 
     `task` is taken where the folder says none. `scheme` wins over what the folder says of itself; a graph
     without mopt.json needs it.
@@ -33,9 +34,10 @@ def read(path: Path, *, task: str, scheme: str | None = None) -> Artifact | None
         if any(path.glob("*.safetensors")):
             return None
         if engine.file_of(path):
-            raise UsageError(
+            raise HostError(
                 f"`{path}` is an engine, which answers only on its GPU",
                 hint=(
+                    "there, `mopt serve` it and verify its URL: its answers beside the original's",
                     "--layer operators compares it with its graph, on the machine with the GPU",
                     "--layer model compares the graph: keep it with `mopt convert ... --steps DIR`",
                 ),
