@@ -145,6 +145,18 @@ def test_a_log_stays_small_and_its_first_lines_and_its_last_name_the_cause(
     assert "request 000001 " in text and "request 039999 " in text and "request 010000 " not in text
 
 
+def test_each_slot_keeps_its_tokens_when_slots_are_named(played: Path, tmp_path: Path) -> None:
+    for words, context in (
+        (
+            ("--max-num-seqs", "3"),
+            "ctx-size = 12288 (derived: 4096 tokens a slot, 3 slots: the model has 4096",
+        ),
+        (("--max-num-seqs", "16"), "ctx-size = 65536 (derived: 4096 tokens a slot, 16 slots"),
+        (("--max-num-seqs", "3", "--max-model-len", "900"), "ctx-size = 900 (user"),
+    ):
+        assert context in mopt(tmp_path / "tiny.gguf", *words, "--dry-run").stdout
+
+
 def test_a_crash_loop_is_one_error(played: Path, tmp_path: Path) -> None:
     played.write_text("dies-soon no-model")
     terminal = Terminal(tmp_path / "tiny.gguf", "--restart", "on-failure:1")
@@ -297,6 +309,8 @@ def test_wrong_words_are_refused_before_anything_starts(played: Path, tmp_path: 
         (("--env", "lower=1"), "is not NAME=VALUE"),
         (("--log", "/dev/full"), "`/dev/full` is no file that a log can be kept in"),
         (("--log-size", "10KiB"), "--log-size must be at least 1 MiB, not 10 KiB"),
+        (("--log-files", "1" + "0" * 20), "--log-files"),
+        (("--log", "x" * 300), "is longer than a name may be"),
     ):
         done = mopt(tmp_path / "tiny.gguf", *words)
         assert done.returncode == 2

@@ -43,6 +43,8 @@ def main() -> NoReturn:
         sys.stderr.close()
         sys.exit(0)
     except OSError as error:
+        if error.errno == errno.ENAMETOOLONG and error.filename:
+            _report(UsageError(f"`{str(error.filename)[:60]}...` is longer than a name may be"))
         if error.errno not in (errno.ENOSPC, errno.EIO) or error.filename:
             _report_bug()
         _report(HostError("the answer cannot be written", cause=(error.strerror or str(error),)))

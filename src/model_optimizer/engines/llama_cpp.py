@@ -58,12 +58,29 @@ def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]
 
 
 def settings(model: ModelSpec, scheme: Scheme, work: Workload, host: Host) -> tuple[Setting, ...]:
-    """The context is of all slots together: as many requests at once as there are slots."""
     del scheme
     context, slots = g.settings(model, work, host, {"context": "ctx-size", "batch": "parallel"})
-    whole = str(int(context.value) * int(slots.value))
-    because = f"{context.value} tokens a slot, {slots.value} slots: {context.because}"
-    return dataclasses.replace(context, value=whole, because=because), slots
+    return _of_all(context, int(slots.value)), slots
+
+
+def follow(plan: Plan, model: ModelSpec, scheme: Scheme) -> Plan:
+    """The context that goes with as many slots as a user names."""
+    del scheme
+    asked = {s.name: s.value for s in plan.settings if s.source == "user"}
+    slots = asked.get("parallel", "")
+    if "ctx-size" in asked or not slots.isdigit():
+        return plan
+    context, _ = g.settings(model, plan.workload, Host(), {"context": "ctx-size", "batch": "parallel"})
+    whole = _of_all(context, int(slots))
+    return dataclasses.replace(
+        plan, settings=tuple(whole if s.name == "ctx-size" else s for s in plan.settings)
+    )
+
+
+def _of_all(context: Setting, slots: int) -> Setting:
+    """The context is of all slots together: as many requests at once as there are slots."""
+    because = f"{context.value} tokens a slot, {slots} slots: {context.because}"
+    return dataclasses.replace(context, value=str(int(context.value) * slots), because=because)
 
 
 def launch(plan: Plan, port: int) -> Launch:

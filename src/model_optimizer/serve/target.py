@@ -169,8 +169,7 @@ def _plain(
     plan = plain_plan(model, artifact, bare, host, engines=engines, schemes=schemes)
     engine = engines[plan.engine]
     plan = _set(plan, wish.settings, engine)
-    follow: Callable[[Plan, ModelSpec, Scheme], Plan] | None = getattr(engine, "follow", None)
-    return Order(plan=follow(plan, model, schemes[plan.scheme]) if follow else plan, artifact=artifact)
+    return Order(plan=_followed(plan, model, schemes[plan.scheme], engine), artifact=artifact)
 
 
 def _gguf(
@@ -190,7 +189,9 @@ def _gguf(
     )
     bare = dataclasses.replace(wish, settings={})
     plan = plain_plan(model, artifact, bare, host, engines=engines, schemes=schemes)
-    return Order(plan=_set(plan, wish.settings, engines[plan.engine]), artifact=artifact)
+    engine = engines[plan.engine]
+    plan = _set(plan, wish.settings, engine)
+    return Order(plan=_followed(plan, model, schemes[plan.scheme], engine), artifact=artifact)
 
 
 def _artifact(folder: Path, scheme: str | None, task: str) -> Artifact | None:
@@ -232,6 +233,12 @@ def _set(plan: Plan, wished: Mapping[str, str], engine: Engine | None) -> Plan:
     """
     takes: frozenset[str] = getattr(engine, "TAKES", frozenset())
     return with_settings(plan, {spelled(name, plan, takes): value for name, value in wished.items()})
+
+
+def _followed(plan: Plan, model: ModelSpec, scheme: Scheme, engine: Engine) -> Plan:
+    """What hangs on the settings that a user named."""
+    follow: Callable[[Plan, ModelSpec, Scheme], Plan] | None = getattr(engine, "follow", None)
+    return follow(plan, model, scheme) if follow else plan
 
 
 def spelled(name: str, plan: Plan, takes: frozenset[str]) -> str:

@@ -53,7 +53,7 @@ LEAST_LOG_BYTES = 1 << 20
 )
 @click.option(
     "--log-files",
-    type=click.IntRange(min=1),
+    type=click.IntRange(1, 1000),
     default=4,
     show_default=True,
     help="How many older files of the log are kept: FILE.1 is the latest.",
