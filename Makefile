@@ -37,7 +37,7 @@ gpu-test:  ## what needs a real GPU; skips with a reason where there is none
 lint: $(BIN)/.ready  ## style, types and the direction of imports
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/pyright --threads $(WORKERS) --pythonpath $(BIN)/python
 	$(BIN)/lint-imports
 
 docs: $(BIN)/.ready  ## make the pages that are written from files, and check that they are current
