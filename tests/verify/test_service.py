@@ -63,8 +63,8 @@ def test_a_limit_that_is_missed() -> None:
 def test_servers_that_cannot_be_asked() -> None:
     with pytest.raises(HostError, match="nobody answers"):
         flow.verify("http://127.0.0.1:9", Inside(), progress=lambda _t, _s: None)
-    with pytest.raises(MoptError, match="answers no completion"):
-        look(replace(GOOD, apis=frozenset({"embeddings"})))
+    with pytest.raises(MoptError, match="answers no completion and no embedding"):
+        look(replace(GOOD, apis=frozenset({"rerank"})))
     done = CliRunner().invoke(app, ["verify", "somewhere", "--layer", "service"])
     assert isinstance(done.exception, UsageError)
     done = CliRunner().invoke(app, ["verify", "http://10.0.0.1:80", "--layer", "service"])
@@ -123,6 +123,24 @@ def test_drift_leaks_and_promises() -> None:
     verdict = seen(ALONE, features=features)
     assert outcomes(verdict)["json_schema"] == "fail"
     assert verdict.because is not None and "tool calls: nothing was seen (status 400)" in verdict.because
+
+
+def test_a_server_of_vectors_is_asked_for_vectors() -> None:
+    verdict = look(replace(GOOD, apis=frozenset({"embeddings"})))
+    found = outcomes(verdict)
+    assert (found["same_vectors"], found["mixed_streams"], found["error_rate"]) == ("pass", "pass", "pass")
+    assert "same_tokens" not in found and "json_schema" not in found
+
+
+def test_vectors_that_change_under_load_or_are_anothers() -> None:
+    right = tuple(Said(prompt=n, vector=(1.0, n / 2, n * n / 8)) for n in range(4))
+    assert outcomes(seen(right, alone=right))["same_vectors"] == "pass"
+    swapped = (replace(right[2], prompt=1), *right[2:])
+    found = outcomes(seen(swapped, alone=right))
+    assert (found["mixed_streams"], found["same_vectors"]) == ("fail", "fail")
+    moved = (replace(right[1], vector=(1.0, 0.53, 0.125)), *right[2:])
+    found = outcomes(seen(moved, alone=right))
+    assert (found["mixed_streams"], found["same_vectors"]) == ("pass", "fail")
 
 
 @pytest.mark.parametrize(

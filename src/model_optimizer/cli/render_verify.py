@@ -40,6 +40,7 @@ MEANING = {
     "step_runtime": "what the runtime's own rewriting adds",
     "error_rate": "requests that failed",
     "mixed_streams": "answers that hold what was said to others",
+    "same_vectors": "least cosine of a vector under load to the one alone",
     "same_tokens": "tokens that are the same under load as alone, near-ties apart",
     "same_answers": "whole answers that are the same",
     "starvation": "slowest answer / median of equal ones",

@@ -3,14 +3,23 @@
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, cast
 
 from model_optimizer.bench.options import BenchOptions
 from model_optimizer.bench.run import measure
 from model_optimizer.bench.target import Target
-from model_optimizer.core import HostError, Lengths, MoptError, Progress, UsageError, Verdict, Workload
+from model_optimizer.core import (
+    HostError,
+    Lengths,
+    MoptError,
+    Progress,
+    Task,
+    UsageError,
+    Verdict,
+    Workload,
+)
 from model_optimizer.system import local_http, telemetry
 from model_optimizer.verify.service import Feature, Resting, Said, Seen, verify_service
 
@@ -76,6 +85,21 @@ class Asker:
         error = None if ended else "the stream ended before its end"
         return Said(prompt=prompt, pieces=pieces, gaps=gaps, seconds=took, error=error)
 
+    def embed(self, prompt: int) -> Said:
+        """The vector of one prompt."""
+        body = {"model": self.model, "input": self.prompts[prompt]}
+        began = time.perf_counter()
+        reply = local_http.ask(f"{self.url}/v1/embeddings", body=body, key=self.key, timeout_s=TIMEOUT_S)
+        took = time.perf_counter() - began
+        if reply is None or reply.status != 200:
+            error = f"status {reply.status}" if reply else f"no answer within {TIMEOUT_S:g} s, or cut off"
+            return Said(prompt=prompt, seconds=took, error=error)
+        try:
+            vector = tuple(float(number) for number in json.loads(reply.body)["data"][0]["embedding"])
+        except (ValueError, KeyError, IndexError, TypeError):
+            return Said(prompt=prompt, seconds=took, error="the answer holds no vector")
+        return Said(prompt=prompt, seconds=took, vector=vector)
+
     def chat(self, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
         """A chat request: status, and the choice's message with `finish_reason`."""
         full = {
@@ -140,26 +164,21 @@ def verify(url: str, inside: Inside, *, progress: Progress, seed: int = 0) -> Ve
     """Layer `service` of a server on this machine. Raises HostError, UsageError when it cannot be asked."""
     asker = Asker(url, inside.model)
     progress("one at a time", 0.0)
-    alone = tuple(asker.ask(n) for n in range(PROMPTS))
-    if all(said.error for said in alone):
-        raise MoptError(
-            f"{url} answers no completion",
-            cause=(alone[0].error or "",),
-            hint=("this layer asks models that generate, at /v1/completions",),
-        )
+    ask, task, alone = _alone(asker)
     glance = telemetry.Glance(telemetry.What(url=url, pid=None, host=False, key_env=KEY))
     try:
         before = _at_rest(glance)
         progress(f"{inside.concurrency} at a time", 0.2)
         with ThreadPoolExecutor(inside.concurrency) as pool:
             order = [(n * 7 + n // PROMPTS) % PROMPTS for n in range(inside.requests)]
-            together = tuple(pool.map(asker.ask, order))
-        progress("what the interface promises", 0.5)
+            together = tuple(pool.map(ask, order))
         # What may end a server comes last: a model without a grammar for its tokens has done so.
         progress("load", 0.5)
-        point = _load(url, asker.model, inside, seed)
-        progress("what the interface promises", 0.8)
-        promised = features(asker, inside.concurrency)
+        point = _load(url, asker.model, inside, seed, task)
+        promised: tuple[Feature, ...] = ()
+        if task == "generate":
+            progress("what the interface promises", 0.8)
+            promised = features(asker, inside.concurrency)
         after = _at_rest(glance)
     finally:
         glance.close()
@@ -175,6 +194,21 @@ def verify(url: str, inside: Inside, *, progress: Progress, seed: int = 0) -> Ve
     return verify_service(seen, inside.slo)
 
 
+def _alone(asker: Asker) -> tuple[Callable[[int], Said], Task, tuple[Said, ...]]:
+    """How this server is asked, and its answers one at a time: completions, else vectors."""
+    texts = tuple(asker.ask(n) for n in range(PROMPTS))
+    if not all(said.error for said in texts):
+        return asker.ask, "generate", texts
+    vectors = tuple(asker.embed(n) for n in range(PROMPTS))
+    if not all(said.error for said in vectors):
+        return asker.embed, "embed", vectors
+    raise MoptError(
+        f"{asker.url} answers no completion and no embedding",
+        cause=(f"/v1/completions: {texts[0].error}", f"/v1/embeddings: {vectors[0].error}"),
+        hint=("this layer asks models that generate or embed",),
+    )
+
+
 def _at_rest(glance: telemetry.Glance) -> dict[str, float]:
     """The engine's counters when it says that nothing runs, or after a while."""
     until = time.monotonic() + IDLE_S
@@ -185,10 +219,10 @@ def _at_rest(glance: telemetry.Glance) -> dict[str, float]:
     return values
 
 
-def _load(url: str, model: str, inside: Inside, seed: int) -> Any:
+def _load(url: str, model: str, inside: Inside, seed: int, task: Task) -> Any:
     work = Workload(
         concurrency=inside.concurrency, requests=inside.requests, prompt_tokens=Lengths.fixed(32),
-        output_tokens=Lengths.fixed(TOKENS),
+        output_tokens=Lengths.fixed(TOKENS), task=task,
     )  # fmt: skip
     target = Target(url=url, model=model, api_key_env=KEY if os.environ.get(KEY, "").strip() else None)
     try:

@@ -3,7 +3,8 @@
 What was asked and answered becomes comparisons here; asking is the caller's work.
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -16,6 +17,10 @@ from .limits import NEAR_TIE
 SAME = 0.99
 """Least share of tokens that are the same under load, near-ties apart. ASSUMED: sums are taken in another
 order in another batch, which moves a logit by a unit in the last place and changes only near-ties."""
+
+SAME_VECTOR = 0.9999
+"""Least cosine of a vector under load to the one alone. ASSUMED: padding and another order of sums were seen
+to move it by 1e-6 in 32 bits and by 1e-5 in FP16; INT8 with a scale for a whole batch moves it further."""
 
 STARVED = 10.0
 """Times the median from which one answer among equal ones took too long."""
@@ -33,7 +38,7 @@ class Said:
     """One answer of one request: the `prompt`'s number, its pieces in order, and how long it took.
 
     `gaps` are the nats between the two likeliest tokens at each piece, where the server tells; `error` says
-    what went wrong.
+    what went wrong. A model that embeds says a `vector` in place of pieces.
     """
 
     prompt: int
@@ -41,6 +46,7 @@ class Said:
     gaps: tuple[float, ...] = ()
     seconds: float = 0.0
     error: str | None = None
+    vector: tuple[float, ...] = ()
 
     @property
     def text(self) -> str:
@@ -141,6 +147,8 @@ def _answers(seen: Seen) -> tuple[Judged, ...]:
     """Streams of others, then the share of tokens that are the same as alone."""
     alone = {s.prompt: s for s in seen.alone if not s.error}
     pairs = [(alone[s.prompt], s) for s in seen.together if not s.error and s.prompt in alone]
+    if any(said.vector for said in alone.values()):
+        return _vectors(pairs, alone, seen.concurrency)
     mixed = [
         got for wanted, got in pairs if got.text != wanted.text and _of_another(got, alone, seen.markers)
     ]
@@ -174,6 +182,37 @@ def _answers(seen: Seen) -> tuple[Judged, ...]:
         where=f"whole answers; {near} leave at a near-tie ({NEAR_TIE:g} nats)",
     )  # fmt: skip
     return foreign, share, whole
+
+
+def _vectors(
+    pairs: Sequence[tuple[Said, Said]], alone: Mapping[int, Said], concurrency: int
+) -> tuple[Judged, ...]:
+    """Vectors that are nearer to what another prompt gets, then the least cosine to the one alone."""
+    near = [_cosine(wanted.vector, got.vector) for wanted, got in pairs]
+    mixed = [
+        got
+        for (wanted, got), own in zip(pairs, near, strict=True)
+        if any(_cosine(a.vector, got.vector) > own + 1e-6 for a in alone.values() if a is not wanted)
+    ]
+    least = min(near, default=0.0)
+    foreign = _limit(
+        "mixed_streams", float(len(mixed)), "= 0", not mixed, samples=len(pairs),
+        where=f"{len(mixed)} of {len(pairs)} vectors are nearer to what another request gets",
+        because=f"prompt {mixed[0].prompt + 1} got another one's vector" if mixed else None,
+    )  # fmt: skip
+    same = _limit(
+        "same_vectors", least, f">= {SAME_VECTOR:g}", least >= SAME_VECTOR, samples=len(pairs),
+        where=f"least cosine at concurrency {concurrency} to the vector alone",
+        because="a vector depends on what is computed beside it",
+    )  # fmt: skip
+    return foreign, same
+
+
+def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
+    if len(one) != len(other):
+        return -1.0
+    lengths = math.hypot(*one) * math.hypot(*other)
+    return sum(a * b for a, b in zip(one, other, strict=True)) / lengths if lengths else 0.0
 
 
 def _of_another(got: Said, alone: dict[int, Said], markers: Sequence[str]) -> bool:
