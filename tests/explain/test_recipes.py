@@ -145,7 +145,8 @@ Today, for TensorRT 11.4:
   python -m modelopt.onnx.quantization --onnx_path=m.onnx --quantize_mode=int8 --calibration_data_path=calibration.npz --high_precision_dtype=fp16 --output_path=m_int8.onnx
   trtexec --onnx=m_int8.onnx --memPoolSize=workspace:4096
 
-- mopt convert MODEL --to tensorrt derives the whole chain, and verifies it
+- `mopt convert m.onnx --to tensorrt --scheme int8 --workspace 4096MiB --out engine` does it in one
+  step, and reads back what it built
 
 see also: claim: trtexec --workspace=4096
 

@@ -42,9 +42,32 @@ def explain(words: list[str], question: Question) -> Explanation:
         points=(*points, *_of_gpu(precisions, version, question)),
         today=(*steps, text.line(line)),
         today_for=f"TensorRT {version}",
-        do=("mopt convert MODEL --to tensorrt derives the whole chain, and verifies it",),
+        do=(_ours(given, precisions),),
         source=(f"facts/flags/trtexec/{table.version}", MIGRATION, *([QUANTIZE] if steps else [])),
     )
+
+
+def _ours(given: list[options.Given], precisions: list[options.Given]) -> str:
+    """The one command of ours that does the same: the precision, the build, and the proof of it."""
+    onnx = next((one.value for one in given if one.name == "--onnx" and one.value), "MODEL")
+    words = ["mopt", "convert", onnx, "--to", "tensorrt"]
+    if scheme := _scheme({one.name or "" for one in precisions}):
+        words += ["--scheme", scheme]
+    room = next((one.value for one in given if one.name == "--workspace" and one.value), "")
+    if room.isdecimal():
+        words += ["--workspace", f"{room}MiB"]
+    sizes = any((one.name or "").endswith("Shapes") for one in given)
+    also = ", with --profile for the sizes" if sizes else ""
+    return (
+        f"`{text.line([*words, '--out', 'engine'])}` does it in one step{also}, and reads back what it built"
+    )
+
+
+def _scheme(names: set[str]) -> str | None:
+    """The narrowest number format that the options name."""
+    low = {"--int4": "int4_rtn", "--fp8": "fp8", "--int8": "int8", "--best": "int8"}
+    wide = {"--bf16": "bf16", "--fp16": "fp16"}
+    return next((scheme for name, scheme in (low | wide).items() if name in names), None)
 
 
 def _means(strong: bool, precisions: list[options.Given], version: str) -> str:
