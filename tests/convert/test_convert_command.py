@@ -10,8 +10,8 @@ import pytest
 from click.testing import CliRunner
 
 from model_optimizer.cli.app import app
-from model_optimizer.core import HostError, MoptError
-from model_optimizer.system import environments
+from model_optimizer.core import Host, HostError, MoptError
+from model_optimizer.system import environments, probe
 
 BERT = {
     "model_type": "bert", "architectures": ["BertModel"], "vocab_size": 320, "hidden_size": 64, "num_hidden_layers": 2,
@@ -149,6 +149,17 @@ def test_a_folder_with_an_engine_is_verified_as_one_and_not_as_a_checkpoint(tmp_
     with pytest.raises(HostError, match="is an engine, which answers only on its GPU") as caught:
         CliRunner().invoke(app, ["verify", str(tmp_path), "--against", str(TINY)], catch_exceptions=False)
     assert caught.value.exit_code == 3
+
+
+def test_tensorrt_is_not_fetched_where_no_gpu_could_build_with_it(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "probe", lambda: Host(gpus=()))
+    words = ["convert", str(bert), "--to", "tensorrt", "--out", str(tmp_path / "out")]
+    with pytest.raises(HostError, match="there is none here") as caught:
+        CliRunner().invoke(app, words, catch_exceptions=False)
+    assert caught.value.exit_code == 3 and any("tensorrt-rtx" in hint for hint in caught.value.hint)
+    assert not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("name", ["model.pt", "weights.bin", "net.pkl"])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from model_optimizer.convert import run as converting
 from model_optimizer.convert.run import Conversion, Kit, Wish
-from model_optimizer.core import Artifact, ModelSpec, Progress, ToolError, UsageError, plugins
+from model_optimizer.core import Artifact, HostError, ModelSpec, Progress, ToolError, UsageError, plugins
 from model_optimizer.core.paths import Order
 from model_optimizer.system import environments, making, models, probe
 from model_optimizer.verify import operators, texts
@@ -44,6 +44,7 @@ def convert(found: Conversion, out: Path, *, progress: Progress) -> Artifact:
     making.require_new(out)
     if found.steps is not None:
         making.require_new(found.steps)
+    _require_builder(found)
     making.require_room(found.work.needs, out, probe.available_memory_bytes())
     # What the last step needs is missed before the first one begins.
     for name in dict.fromkeys(found.tools[hop.tool].ENVIRONMENT for hop in reversed(found.work.chain)):
@@ -56,6 +57,20 @@ def convert(found: Conversion, out: Path, *, progress: Progress) -> Artifact:
         raise UsageError(
             error.message, cause=error.cause, hint=error.hint, reference=error.reference
         ) from error
+
+
+def _require_builder(found: Conversion) -> None:
+    """TensorRT times its kernels on the GPU that will run them. Raises HostError where none is here."""
+    if found.work.chain[-1].format != "tensorrt_engine" or probe.probe().gpus != ():
+        return
+    raise HostError(
+        "TensorRT builds an engine on the GPU that will run it, and there is none here",
+        hint=(
+            "convert where the GPU is; the graph can be made here: --to onnx",
+            "or build for GeForce and RTX cards without a GPU: --to tensorrt-rtx",
+        ),
+        reference="no-gpu",
+    )
 
 
 def _kit() -> Kit:
