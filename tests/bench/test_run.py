@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from model_optimizer.bench.nothing import NothingCompleted
 from model_optimizer.bench.options import BenchOptions
 from model_optimizer.bench.run import measure
+from model_optimizer.bench.scout import Scout
 from model_optimizer.bench.target import Target
 from model_optimizer.core import HostError, Lengths, Measurement, MoptError, Slo, UsageError, Workload
 from model_optimizer.testing.fake_server import Behaviour, FakeServer
@@ -181,6 +183,13 @@ class TestInterfaces:
         assert len(scale["data"]) == 1
         asked = [r.body["inputs"][0]["data"] for r in server.records if "inputs" in r.body]
         assert len({tuple(data) for data in asked}) > 6
+
+    def test_a_server_that_takes_shorter_requests_is_told_apart(self) -> None:
+        where = SimpleNamespace(origin="http://127.0.0.1:1")
+        scout = Scout(None, where, None, BenchOptions(), 0)
+        for said, first in (("400: context_length_exceeded", "shorter requests"), ("404", "model `m`")):
+            error = scout._nothing("m", [], SimpleNamespace(error="http_4xx", detail=said))
+            assert first in error.hint[0]
 
     def test_tensors_of_a_free_size_ask_for_it(self) -> None:
         with (
