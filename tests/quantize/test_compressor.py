@@ -125,6 +125,7 @@ def test_memory_is_never_promised_below_what_was_seen() -> None:
     few = Choices(calibration=Calibration(count=8, length=128))
     assert 448e6 <= data_free.needs(TINY, SCHEMES["fp8"]).memory_bytes <= 1.3 * 448e6
     assert 630e6 <= awq.needs(TINY, SCHEMES["awq_int4"], few).memory_bytes <= 1.3 * 630e6
+    assert 708e6 <= auto_quantize.needs(TINY, SCHEMES["mixed"], few).memory_bytes <= 1.3 * 708e6
 
 
 def test_more_calibration_takes_more_memory_and_time() -> None:

@@ -97,6 +97,18 @@ def modelopt_nvfp4() -> Made:
     return {**made.CONFIG, "sidecar": {"quantization": described}}, tensors
 
 
+def modelopt_experts() -> Made:
+    """A mixture: attention in FP8 by its layers, all experts of a block in NVFP4 under one name."""
+    config, tensors = modelopt_nvfp4()
+    listed: dict[str, object] = {"model.layers.0.mlp.experts": {"quant_algo": "NVFP4", "group_size": 16}}
+    for name, stored in list(tensors.items()):
+        if ".mlp." in name:
+            tensors[name.replace(".mlp.", ".mlp.experts.3.")] = stored
+            listed[name.rpartition(".")[0]] = {"quant_algo": "NVFP4", "group_size": 16}
+    described = {"quant_algo": "MIXED_PRECISION", "quantized_layers": listed, "exclude_modules": []}
+    return {**config, "sidecar": {"quantization": described}}, tensors
+
+
 def old_compressed(*, name: str = "quantization_config") -> Made:
     """compressed-tensors before 0.10: more keys, the shape in 32 bits; before 0.5 under another name."""
     config, tensors = made.packed()
@@ -232,6 +244,17 @@ def test_a_layout_that_is_not_known_is_said_and_not_judged(tmp_path: Path) -> No
     assert broken(verdict) == {}
     assert rule(verdict, "description").outcome == "undecided"
     assert "marlin-24" in (rule(verdict, "description").where or "")
+
+
+def test_experts_that_modelopt_lists_under_one_name(tmp_path: Path) -> None:
+    verdict = lint(write(tmp_path / "x", *modelopt_experts()))
+    assert broken(verdict) == {}
+    config, tensors = modelopt_experts()
+    del config["sidecar"]["quantization"]["quantized_layers"]["model.layers.0.mlp.experts"]
+    assert (
+        "experts.3.gate_proj` is quantized"
+        in broken(lint(write(tmp_path / "y", config, tensors)))["excluded"]
+    )
 
 
 def test_awq_leaves_out_by_letters_and_fp8_by_names(tmp_path: Path) -> None:

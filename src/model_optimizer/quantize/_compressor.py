@@ -45,7 +45,10 @@ FREE_COPIES = 64
 """Bytes held for each parameter of the largest matrix: itself, 32-bit copies, the result. Seen: 486 (fp8) to
 518 MB (mxfp4) in all for a largest matrix of 0.9 million (SmolLM2)."""
 
-IMPORTS_BYTES = 650_000_000
+IMPORTS_BYTES = {"modelopt": 740_000_000}
+"""By environment, else OTHER_IMPORTS_BYTES. ModelOpt with gradients: 0.71 GB seen in all with tiny-qwen3."""
+
+OTHER_IMPORTS_BYTES = 650_000_000
 """llm-compressor and transformers in full: 0.62 GB seen with 5 million parameters."""
 
 COPIES = 2.2
@@ -102,9 +105,10 @@ def _needs(drive: Drive, model: ModelSpec, scheme: Scheme, choices: Choices) -> 
     data = choices.calibration.count * sample_bytes(model, choices.calibration.length)
     hessians = 4 * max(model.hidden_size, model.intermediate_size) ** 2 * 3
     copies = COPIES + (EXPERTS_APART if model.experts else 0)
+    imports = IMPORTS_BYTES.get(drive.environment, OTHER_IMPORTS_BYTES)
     return Needs(
         disk_bytes=artifact + stored,  # finished layers lie beside until the end
-        memory_bytes=IMPORTS_BYTES + round(copies * stored) + data + hessians,
+        memory_bytes=imports + round(copies * stored) + data + hessians,
         artifact_bytes=artifact,
     )
 

@@ -213,6 +213,10 @@ MODELOPT: Mapping[str, Claim] = {
 }  # fmt: skip
 
 
+EXPERT = re.compile(r"\.experts\.\d+\..*")
+"""A layer of one expert: ModelOpt lists all experts of a block under one name, where vLLM looks them up."""
+
+
 def _modelopt(found: Keys) -> Claims:
     """The keys lie flat in config.json and nested in hf_quant_config.json."""
     inner = _keys(found, "quantization") or found
@@ -223,7 +227,8 @@ def _modelopt(found: Keys) -> Claims:
 
     def of(name: str) -> Claim | None:
         if listed:
-            return MODELOPT.get(str(_keys(listed, name).get("quant_algo") or "").upper())
+            said = _keys(listed, name) or _keys(listed, EXPERT.sub(".experts", name))
+            return MODELOPT.get(str(said.get("quant_algo") or "").upper())
         if any(fnmatchcase(name, p) or name.startswith(f"{p.rstrip('*')}.") for p in excluded):
             return None
         return single
