@@ -152,7 +152,9 @@ def test_each_slot_keeps_its_tokens_when_slots_are_named(played: Path, tmp_path:
             "ctx-size = 12288 (derived: 4096 tokens a slot, 3 slots: the model has 4096",
         ),
         (("--max-num-seqs", "16"), "ctx-size = 65536 (derived: 4096 tokens a slot, 16 slots"),
-        (("--max-num-seqs", "3", "--max-model-len", "900"), "ctx-size = 900 (user"),
+        (("--max-num-seqs", "3", "--max-model-len", "900"), "ctx-size = 2700 (user"),
+        (("--max-model-len", "900"), "ctx-size = 7200 (user"),
+        (("--set", "ctx-size=900"), "ctx-size = 900 (user"),
     ):
         assert context in mopt(tmp_path / "tiny.gguf", *words, "--dry-run").stdout
 

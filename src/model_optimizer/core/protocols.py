@@ -109,7 +109,8 @@ class Engine(Protocol):
     `context`, `sequences`, `tokens`, `kv_cache`, `eager`, `share`), STAGES (words of its log and what they
     say of a start, the latest stage first), PRINTS (how its log says `kv_cache_tokens` and
     `max_concurrency`), KEY (the variable that its server reads a key from; None when it asks for none),
-    SERVES (the formats that it is served from, where these are not READS), `container`, and `follow(plan,
+    SERVES (the formats that it is served from, where these are not READS), SHARED (settings that are
+    of all requests at once, and what says how many these are), `container`, and `follow(plan,
     model, scheme)`: the plan with what hangs on the settings that a user names.
     """
 

@@ -36,6 +36,7 @@ NAMES = {
 }
 
 TAKES = frozenset({*NAMES, "jinja", "host"})
+SHARED = {"ctx-size": "parallel"}
 WORDS = {"context": "ctx-size", "sequences": "parallel", "tokens": "batch-size"}
 PROGRAM = "llama-server"
 KEY = "LLAMA_API_KEY"

@@ -17,6 +17,7 @@ from model_optimizer.core import (
     Plan,
     Run,
     Scheme,
+    Setting,
     UsageError,
     codec,
 )
@@ -37,6 +38,9 @@ SAME = {
     "max_num_batched_tokens": ("max_num_batched_tokens", "max-num-batched-tokens", "max_batched_tokens"),
 }
 """What engines call the settings that every command has an option for."""
+
+LENGTH = "max_model_len"
+"""Of one request, where the engine counts all at once, too."""
 
 GGUF = {"F32": "fp32", "F16": "fp16", "BF16": "bf16", "Q8_0": "int8_weight"}
 """Number formats of a GGUF file whose name says more than its bits; others are in 4 bits or near."""
@@ -232,7 +236,21 @@ def _set(plan: Plan, wished: Mapping[str, str], engine: Engine | None) -> Plan:
     UsageError for one that the engine would not be told: it would change nothing, and nobody would notice.
     """
     takes: frozenset[str] = getattr(engine, "TAKES", frozenset())
-    return with_settings(plan, {spelled(name, plan, takes): value for name, value in wished.items()})
+    mine = {spelled(name, plan, takes): value for name, value in wished.items()}
+    made = with_settings(plan, mine)
+    length = next((value for name, value in wished.items() if name.replace("-", "_") == LENGTH), "")
+    own = spelled(LENGTH, plan, takes) if length.isdigit() else ""
+    shared: str | None = getattr(engine, "SHARED", {}).get(own)
+    if shared is None:
+        return made
+    requests = made.setting(shared) or "1"
+    whole = Setting(
+        name=own,
+        value=str(int(length) * int(requests)),
+        because=f"{length} tokens for each of {requests} requests at once",
+        source="user",
+    )
+    return dataclasses.replace(made, settings=tuple(whole if s.name == own else s for s in made.settings))
 
 
 def _followed(plan: Plan, model: ModelSpec, scheme: Scheme, engine: Engine) -> Plan:
