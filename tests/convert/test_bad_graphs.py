@@ -152,7 +152,7 @@ def test_an_engine_on_a_machine_without_gpu(place: Path, tmp_path: Path) -> None
     assert "runs on a GPU, and this machine has none" in done.stderr
     assert "hint: verify the graph" in done.stderr
     done = mopt("verify", engine, "--against", tiny)
-    assert (done.returncode, "is an engine" in done.stderr) == (2, True), done.stderr
+    assert (done.returncode, "is an engine" in done.stderr) == (3, True), done.stderr
     done = mopt("serve", engine)
     assert (done.returncode, "error[no-gpu]" in done.stderr) == (3, True), done.stderr
     done = mopt("deploy", engine, "--to", "triton", "--out", tmp_path / "triton")
