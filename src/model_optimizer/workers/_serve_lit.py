@@ -18,11 +18,12 @@ Create = Callable[[dict[str, Any], Path], Any]
 def serve(request: dict[str, Any], create: Create, backends: tuple[str, ...]) -> dict[str, Any]:
     """Until SIGINT or SIGTERM. The port is answered only after a first answer came out."""
     _require(request["backend"], backends)
-    from _serve_http import bind
+    from _serve_http import bind, bind_without_delay
     from _serve_parent import end_with_parent
 
     end_with_parent()
     bind(request["host"], request["port"]).close()
+    bind_without_delay()
     progress(f"loading {request['served_name']}")
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mopt-serve-") as folder:
