@@ -3,6 +3,8 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -202,3 +204,11 @@ def test_tasks_are_for_models_that_generate(tmp_path: Path) -> None:
     file = tmp_path / "t.jsonl"
     file.write_text(json.dumps({"context": "c", "choices": ["a", "b"], "answer": 1}))
     assert quality_tasks.read(file) == (Item(context="c", choices=("a", "b"), answer=1),)
+
+
+def test_retrieval_that_is_left_out_is_said() -> None:
+    few = Texts(source="few", samples=tuple(Sample(text=f"q{n}", pair=f"d{n}") for n in range(3)))
+    case: Any = SimpleNamespace(reference=SimpleNamespace(task="embed"), texts=few)
+    said: list[str] = []
+    assert flow._extras(case, flow.Wishes(), lambda text, _share: said.append(text)) == ()
+    assert said == ["no retrieval: it needs 10 pairs of query and document"]

@@ -72,7 +72,7 @@ class Kit:
 
 def verify_quality(case: Case, wishes: Wishes, kit: Kit, desk: Desk, progress: Progress) -> Verdict:
     """The verdict; raises what `verify_candidate` raises, and UsageError for wishes that cannot be met."""
-    extras = _extras(case, wishes)
+    extras = _extras(case, wishes, progress)
     served = case.served or _server(case.candidate, wishes, kit)
     asked = dataclasses.replace(
         case,
@@ -94,13 +94,15 @@ def verify_quality(case: Case, wishes: Wishes, kit: Kit, desk: Desk, progress: P
     return verdict
 
 
-def _extras(case: Case, wishes: Wishes) -> tuple[quality.Extra, ...]:
+def _extras(case: Case, wishes: Wishes, progress: Progress) -> tuple[quality.Extra, ...]:
     if wishes.tasks is not None:
         if case.reference.task != "generate":
             raise UsageError("tasks with choices are for models that generate", hint=("leave --tasks out",))
         return (quality_tasks.extra(quality_tasks.read(wishes.tasks)),)
     if case.reference.task == "embed":
         found = quality_retrieval.extra(case.texts)
+        if found is None:
+            progress(f"no retrieval: it needs {quality_retrieval.FEWEST} pairs of query and document", None)
         return (found,) if found else ()
     return ()
 
