@@ -1,11 +1,13 @@
 """Models of images: overlap of boxes and masks, without an engine."""
 
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import model_optimizer.workers as workers
 from model_optimizer.core import Artifact, UsageError, Verdict
 from model_optimizer.verify.vision import verify_vision
 
@@ -48,3 +50,23 @@ def test_what_is_not_finite_fails_alone() -> None:
 def test_other_formats_are_refused() -> None:
     with pytest.raises(UsageError, match="tensorrt_engine"):
         verdict([], "tensorrt_engine")
+
+
+MASKS = """
+import sys, numpy
+sys.path.append(sys.argv[1])
+from outputs_vision import masks_overlap as same
+wide = numpy.linspace(-1, 1, 100).reshape(10, 10)
+flat = 5 + 1e-3 * wide
+print(same(wide, wide + 2e-3), same(wide, wide + 0.3), same(flat, flat[::-1]), same(flat, flat + 0.3))
+"""
+
+
+@pytest.mark.engine
+def test_points_that_the_original_hardly_decides_are_left_out(onnx_env_python: Path) -> None:
+    """An untrained segmenter's masks are flat, and FP16 turned an eighth of their points."""
+    words = [onnx_env_python, "-P", "-c", MASKS, Path(workers.__file__).parent]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    near, moved, turned, shifted = map(float, done.stdout.split())
+    assert (near, turned, shifted) == (1.0, 1.0, 0.0)
+    assert moved < 0.9
