@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -73,13 +74,14 @@ def check_external(model: Any, path: Path) -> None:
     """Weights beside the graph are all there, inside the same folder, and long enough."""
     import onnx
 
+    resolved = cache(lambda where: (path.parent / where).resolve())
     for tensor in model.graph.initializer:
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             continue
         entries = {entry.key: entry.value for entry in tensor.external_data}
         where = entries.get("location", "")
-        beside = (path.parent / where).resolve()
-        if not where or path.parent.resolve() not in beside.parents:
+        beside = resolved(where)
+        if not where or resolved("") not in beside.parents:
             fail(
                 "broken-artifact",
                 f"`{path.name}` points outside its folder for `{tensor.name}`",

@@ -2,8 +2,9 @@
 
 Request: `backend` (onnx, onnx_cuda, or for an engine tensorrt, tensorrt_rtx), `model` (folder with model.onnx
 or model.engine, and mopt.json), `served_name`, `host`, `port`, `threads`, `max_batch_size`,
-`batch_timeout_ms`, `spin`. POST /v2/models/NAME/infer takes {"inputs": [{"name", "shape", "datatype", "data"}]}; requests whose
-images have one size are computed together. The port is answered after a first answer came out.
+`batch_timeout_ms`, `spin`. POST /v2/models/NAME/infer takes {"inputs": [{"name", "shape", "datatype",
+"data"}]}; requests whose images have one size are computed together. The port is answered after a first
+answer came out.
 """
 
 import json

@@ -490,11 +490,12 @@ def write(
     network: Any,
     built: Mapping[str, Any],
 ) -> None:
+    names = {severity: severity.name for severity in {severity for severity, _text in log.said}}
     try:
         with (out / ENGINE).open("wb") as stream:
             stream.write(memoryview(plan))
         with gzip.open(out / "build.log.gz", "wt", compresslevel=3, encoding="utf-8") as stream:
-            stream.write("".join(f"[{severity.name}] {text}\n" for severity, text in log.said))
+            stream.write("".join(f"[{names[severity]}] {text}\n" for severity, text in log.said))
     except OSError as error:
         blame(error, "not-writable", "the engine cannot be written")
     (out / "content.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
