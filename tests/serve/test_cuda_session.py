@@ -39,10 +39,12 @@ class Played(ModuleType):
         self.asked[:] = providers
         named = [p if isinstance(p, str) else p[0] for p in providers]
         node = SimpleNamespace(name="x")
+        self.fallback = True
         return SimpleNamespace(
             get_providers=lambda: [name for name in named if name in self.starts],
             get_inputs=lambda: [node],
             get_outputs=lambda: [node],
+            disable_fallback=lambda: setattr(self, "fallback", False),
         )
 
 
@@ -59,6 +61,7 @@ def test_a_gpu_that_starts_is_used_with_its_libraries_loaded(monkeypatch: pytest
     (name, options), last = library.asked
     assert (name, last, library.loaded) == (CUDA, CPU, 1)
     assert options["use_tf32"] == "0"
+    assert not library.fallback, "a failure on the GPU would move it to the CPU"
 
 
 def test_the_cpu_is_asked_for_alone_by_its_own_backend(monkeypatch: pytest.MonkeyPatch) -> None:

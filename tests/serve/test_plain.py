@@ -49,6 +49,17 @@ def test_a_gpu_that_is_there_computes_a_graph(scheme: str, task: str, asked: str
     assert (found.engine, found.environment) == (engine, ENGINES[engine].ENVIRONMENT)
 
 
+@pytest.mark.parametrize(
+    ("driver", "engine"), [("580.65.06", "onnxruntime_cuda"), ("535.183.01", "onnxruntime")]
+)
+def test_a_driver_that_does_not_run_the_cuda_leaves_the_graph_on_the_cpu(driver: str, engine: str) -> None:
+    gpus = (Gpu(name="L4", compute_capability=(8, 9)),)
+    host = Host(cpu=Cpu(cores=2), gpus=gpus, driver_version=driver)
+    made = artifact("onnx", "fp16", "embed")
+    found = plain_plan(sample_model("embed"), made, Wish(), host, engines=ENGINES, schemes=SCHEMES)
+    assert found.engine == engine
+
+
 def test_a_graph_is_not_yet_an_engine_of_tensorrt() -> None:
     host = Host(cpu=Cpu(cores=2), gpus=(Gpu(name="L4", compute_capability=(8, 9)),))
     made = artifact("onnx", "fp16", "embed")

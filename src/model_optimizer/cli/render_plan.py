@@ -212,7 +212,7 @@ def fleet_text(plan: Plan) -> str | None:
     own = f"{each} GPUs of its own" if each > 1 else "a GPU of its own"
     shown = ",".join(map(str, range(each, 2 * each)))
     return (
-        f"the command starts one of {plan.replicas}; each takes {own} (for the second "
+        f"the command starts one of {plan.replicas}; each takes {own} (for the second of a host "
         f"CUDA_VISIBLE_DEVICES={shown}) and its own port, and a load balancer stands before them"
     )
 

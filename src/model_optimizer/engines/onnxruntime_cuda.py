@@ -1,6 +1,7 @@
 """ONNX Runtime on a GPU behind our own server: embedding models, rerankers and models of images."""
 
 from model_optimizer.core import Host, Launch, ModelSpec, Plan, Scheme, Setting, Term, Workload
+from model_optimizer.facts import drivers
 
 from . import _gpu as g
 from . import _litserve
@@ -19,6 +20,13 @@ PACKAGE = "onnxruntime-gpu"
 BATCH_TOKENS = 16_384
 """Tokens of one batch, with padding: 32 texts of 512 (evidence/convert)."""
 WAIT_MS = "2"
+CUDA = "13.0"
+"""Of the libraries in system/locks/onnx_cuda."""
+
+
+def runs_on(host: Host) -> bool:
+    """Whether the driver runs the CUDA that the environment holds; True where it could not be read."""
+    return bool(host.gpus) and (host.driver_version is None or drivers.runs(host.driver_version, CUDA))
 
 
 def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]:

@@ -1,7 +1,7 @@
 """A plan for a model or an artefact that nobody planned for: the engine that reads its format."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from model_optimizer.core import (
@@ -40,7 +40,8 @@ def plain_plan(
     """How to serve `artifact` on this host. Raises UsageError when no engine reads it as was asked."""
     scheme = wish.scheme or artifact.scheme
     devices = {"cpu", "gpu"} if host.gpus else {"cpu"}
-    name = _engine(artifact, scheme, wish.engine, engines, devices)
+    idle = {name for name, engine in engines.items() if _idle(engine, host)}
+    name = _engine(artifact, scheme, wish.engine, engines, devices, idle)
     engine = engines[name]
     workload = Workload(task=_task(artifact))
     plan = Plan(
@@ -68,7 +69,12 @@ def with_settings(plan: Plan, wished: Mapping[str, str]) -> Plan:
 
 
 def _engine(
-    artifact: Artifact, scheme: str, asked: str | None, engines: Mapping[str, Engine], devices: set[str]
+    artifact: Artifact,
+    scheme: str,
+    asked: str | None,
+    engines: Mapping[str, Engine],
+    devices: set[str],
+    idle: set[str],
 ) -> str:
     able = _able(artifact, scheme, engines, devices)
     if asked is not None:
@@ -89,10 +95,7 @@ def _engine(
             hint=(here if scheme == artifact.scheme else first,),
         )
     # The plain one first: who asked for nothing gets the model as it is. Else a GPU that is there is used.
-    order = {
-        name: (not getattr(engines[name], "BASELINE", False), _idle(engines[name], devices), name)
-        for name in able
-    }
+    order = {name: (not getattr(engines[name], "BASELINE", False), name in idle, name) for name in able}
     return min(able, key=order.__getitem__)
 
 
@@ -107,9 +110,10 @@ def _able(artifact: Artifact, scheme: str, engines: Mapping[str, Engine], device
     ]
 
 
-def _idle(engine: Engine, devices: set[str]) -> bool:
-    """Whether it would leave the GPU without work."""
-    return "gpu" in devices and "gpu" not in engine.DEVICES
+def _idle(engine: Engine, host: Host) -> bool:
+    """Whether it would leave a GPU without work, or cannot give it any: an engine may say by `runs_on`."""
+    runs_on: Callable[[Host], bool] = getattr(engine, "runs_on", lambda host: bool(host.gpus))
+    return bool(host.gpus) and not ("gpu" in engine.DEVICES and runs_on(host))
 
 
 def _task(artifact: Artifact) -> Task:

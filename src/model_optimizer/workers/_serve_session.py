@@ -67,7 +67,7 @@ class OnnxSession:
                 "onnx-unreadable",
                 f"ONNX Runtime cannot load `{folder.name}/{path.name}`",
                 [str(error).strip().splitlines()[0][:300]],
-                ["make the artefact again"],
+                [INSTEAD.removeprefix("or ")] if cuda else ["make the artefact again"],
             )
         if cuda and self._session.get_providers()[0] != CUDA_PROVIDER:
             fail(
@@ -76,6 +76,8 @@ class OnnxSession:
                 [f"what it tried is in the lines above; {_built_for(onnxruntime)}"],
                 ["`mopt doctor` looks at driver and CUDA", INSTEAD],
             )
+        # Else a failure on the GPU would make it go on with the CPU, request after request.
+        self._session.disable_fallback()
         self.inputs = tuple(found.name for found in self._session.get_inputs())
         self.outputs = tuple(found.name for found in self._session.get_outputs())
         self.version = f"{'onnxruntime-gpu' if cuda else 'onnxruntime'} {onnxruntime.__version__}"
