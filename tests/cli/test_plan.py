@@ -204,7 +204,7 @@ def test_a_command_of_several_replicas_says_that_it_starts_one(form: str) -> Non
     words = (QWEN, "--gpus", "4xh100", "--qps", "400")
     found = json.loads(run(*words, "--json").stdout)
     assert (found["replicas"], found["gpus"]) == (4, 4)
-    said = "one of 4; each takes a GPU of its own (for the second CUDA_VISIBLE_DEVICES=1)"
+    said = "one of 4; each takes a GPU of its own (for the second of a host CUDA_VISIBLE_DEVICES=1)"
     assert said in " ".join(run(*words).stdout.split())
     first, second = run(*words, "--emit", form).stdout.splitlines()
     assert first.startswith("# ") and said in first

@@ -483,7 +483,7 @@ def test_a_saturated_screen_says_so_first() -> None:
 def test_the_commands_of_the_guide() -> None:
     guide = (Path(__file__).parents[2] / "docs" / "guides" / "speed.md").read_text()
     commands = [line for line in guide.splitlines() if line.startswith("mopt estimate ")]
-    assert len(commands) == 6
+    assert len(commands) == 7
     for command in commands:
         code, output = run(command.removeprefix("mopt "))
         assert code == 0, output
