@@ -206,14 +206,22 @@ def test_an_engine_of_another_version_names_both(
     assert f"TensorRT {VERSION}, 10.16.1 is installed" in caught.value.message
 
 
-def test_an_engine_that_carries_its_runtime_is_trusted(
-    graphs: dict[str, Path], play: Play, tmp_path: Path
+def test_an_engine_that_carries_its_runtime_runs_only_where_it_is_trusted(
+    graphs: dict[str, Path],
+    play: Play,
+    onnx_env_python: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one = {
         "scheme": "fp32", "flavour": "tensorrt", "allow_wrong_precision": True, "version_compatible": True,
         "source": str(graphs["embed"]), "out": str(tmp_path / "engine"), "profiles": PROFILES["embed"],
     }  # fmt: skip
     play("build", {"builds": [one]})
+    with pytest.raises(ToolError, match="by code that it holds") as caught:
+        begin(tmp_path / "engine", onnx_env_python, tmp_path / "serve.log")
+    assert "MOPT_TRUST_ENGINE_CODE=1" in caught.value.hint[0]
+    monkeypatch.setenv("MOPT_TRUST_ENGINE_CODE", "1")
     said = play("ask", {"model": str(tmp_path / "engine"), "shapes": [[2, 10]]})
     assert said["found"][0]["rows"] == 2
 

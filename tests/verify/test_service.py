@@ -150,10 +150,11 @@ def test_vectors_that_change_under_load_or_are_anothers() -> None:
         ('{"ok": true}', "stop", 4, 0),
         ("Sure! Here is", "length", 4, 4),
         ('{"ok": ', "stop", 4, 4),
+        (None, "length", 0, 0),
     ],
 )
 def test_a_schema_is_judged_by_its_beginning_where_it_was_cut(
-    content: str, why: str, asked: int, wrong: int
+    content: str | None, why: str, asked: int, wrong: int
 ) -> None:
     """A model that fills the schema with spaces never ends: its answers were left out, and nobody said so."""
     found = {f.name: f for f in flow.features(Answering(content, why), 4)}
@@ -165,7 +166,7 @@ def test_a_schema_is_judged_by_its_beginning_where_it_was_cut(
 class Answering(flow.Asker):
     """Says one thing to every chat request."""
 
-    def __init__(self, content: str, why: str) -> None:
+    def __init__(self, content: str | None, why: str) -> None:
         self.content, self.why = content, why
 
     def chat(self, body: Any) -> tuple[int, dict[str, Any]]:

@@ -69,8 +69,7 @@ def leave_behind(order: "Order", asked: Asked) -> None:
         reporter.close()
     if served is None:
         click.echo(
-            processes.tail(own, 40, from_byte=running.log_from) and own.read_text("utf-8", "replace"),
-            nl=False,
+            "\n".join(processes.tail(own, 40, from_byte=running.log_from)),
             err=True,
         )
         raise SystemExit(running.poll() or 1)
@@ -172,7 +171,8 @@ def _wait_for(supervisor: int, ended: Callable[[], int | None], each: Callable[[
     from model_optimizer.serve import list_served
 
     while ended() is None:
-        found = next((s for s in list_served(folder()) if s.supervisor == supervisor), None)
+        # A container is written down when it is made, with an address when it answers.
+        found = next((s for s in list_served(folder()) if s.supervisor == supervisor and s.url), None)
         if found is not None:
             return found
         each()

@@ -262,7 +262,11 @@ def _feature(asker: Asker, name: str, body: Mapping[str, Any], count: int, check
         answers = list(pool.map(asker.chat, [body] * count))
     wrong = [check(m) if s == 200 else f"status {s}" for s, m in answers]
     # An answer that was cut at the limit of tokens shows nothing, unless its beginning can be judged.
-    kept = [w for w, (_, m) in zip(wrong, answers, strict=True) if check is _kept or not _is_cut(m)]
+    kept = [
+        w
+        for w, (_, m) in zip(wrong, answers, strict=True)
+        if not _is_cut(m) or (check is _kept and m.get("content"))
+    ]
     if not kept:
         return Feature(name=name, asked=0, missing="every answer was cut at the limit of tokens")
     return Feature(name=name, asked=len(kept), wrong=tuple(w for w in kept if w))

@@ -244,6 +244,8 @@ def _set(plan: Plan, wished: Mapping[str, str], engine: Engine | None) -> Plan:
     if shared is None:
         return made
     requests = made.setting(shared) or "1"
+    if not requests.isdigit() or int(requests) < 1:
+        raise UsageError(f"`{shared}` is a number from 1 on, not `{requests}`")
     whole = Setting(
         name=own,
         value=str(int(length) * int(requests)),

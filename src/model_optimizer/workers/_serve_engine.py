@@ -7,6 +7,7 @@ fewer than it takes are filled up.
 
 import json
 import math
+import os
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -18,6 +19,8 @@ from _engine_device import Driver, numbers_of, plain
 
 FLAVOURS = {"tensorrt": "tensorrt", "tensorrt_rtx": "rtx"}
 """The backends of a request, and what the builder calls them."""
+TRUST = "MOPT_TRUST_ENGINE_CODE"
+"""Set to 1 by a user who trusts the code inside version-compatible engines."""
 
 Shape = tuple[int, ...]
 Profile = Mapping[str, tuple[Shape, Shape, Shape]]
@@ -76,7 +79,14 @@ class EngineSession:
     def _opened(self, folder: Path) -> Any:
         facts = json.loads((folder / "mopt.json").read_text(encoding="utf-8"))["engine"]
         if facts.get("version_compatible"):
-            # It holds the code that runs it, which is loaded only where it is said to be trusted.
+            # It holds the code that runs it: whoever made the file would run programs here.
+            if os.environ.get(TRUST) != "1":
+                fail(
+                    "engine-brings-code",
+                    f"the engine in `{folder.name}` runs with later versions by code that it holds",
+                    ["that code runs on this machine with all rights of the server"],
+                    [f"where you built it yourself or trust its maker: --env {TRUST}=1", "or build it here"],
+                )
             self._runtime.engine_host_code_allowed = True
         engine = self._runtime.deserialize_cuda_engine((folder / facts["file"]).read_bytes())
         if engine is not None:
