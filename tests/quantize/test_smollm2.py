@@ -21,10 +21,13 @@ HELD_OUT = TINY / "heldout.jsonl"
 FEW = ("--samples", "8", "--calibration-length", "256", "--search-steps", "4")
 
 
-def asked(url: str, name: str, tokens: int) -> str:
+CAPITALS = {"France": "Paris", "Italy": "Rome", "Japan": "Tokyo", "Spain": "Madrid", "Germany": "Berlin"}
+
+
+def asked(url: str, name: str, country: str, tokens: int) -> str:
     body: dict[str, Any] = {
         "model": name,
-        "messages": [{"role": "user", "content": "What is the capital of France?"}],
+        "messages": [{"role": "user", "content": f"What is the capital of {country}?"}],
         "max_tokens": tokens,
         "temperature": 0,
     }
@@ -46,7 +49,7 @@ def asked(url: str, name: str, tokens: int) -> str:
         ("awq_int4", FEW, 64, 0.43),
     ],
 )
-def test_a_real_model_still_knows_the_capital(
+def test_a_real_model_still_knows_capitals(
     smollm2: Path, scheme: str, options: tuple[str, ...], group: int, ratio: float, tmp_path: Path
 ) -> None:
     made = quantize(smollm2, scheme, tmp_path / "made", *options)
@@ -61,7 +64,9 @@ def test_a_real_model_still_knows_the_capital(
     engine = ENGINES["vllm_cpu"]
     server = start(plan, made, engine=engine, log=tmp_path / "log", progress=lambda _text, _share=None: None)
     try:
-        assert "Paris" in asked(server.url, server.served_name, 12)
+        said = {land: asked(server.url, server.served_name, land, 12) for land in CAPITALS}
+        # One answer may turn with one rounding; what was read as garbage knows none.
+        assert sum(city in said[land] for land, city in CAPITALS.items()) >= 3, said
     finally:
         server.stop()
 
