@@ -94,6 +94,21 @@ def test_words_without_an_end_of_line_fill_files_too(tmp_path: Path) -> None:
     assert log.read_text().startswith("begin\n") and log.read_text().endswith("xend")
 
 
+def test_a_new_file_keeps_the_mode_and_touches_nothing_else(tmp_path: Path) -> None:
+    """The log may be a link, and a file or link of a name like LOG.new belongs to somebody else."""
+    other, log = tmp_path / "other", tmp_path / "place" / "serve.log"
+    other.write_text("mine")
+    log.parent.mkdir()
+    log.touch(mode=0o600)
+    log.with_name("serve.log.new").symlink_to(other)
+    link = tmp_path / "link.log"
+    link.symlink_to(log)
+    chatty(link, 1000, Rotation(limit_bytes=1 << 14, older=1))
+    assert link.is_symlink() and other.read_text() == "mine"
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert sorted(p.name for p in log.parent.iterdir()) == ["serve.log", "serve.log.1", "serve.log.new"]
+
+
 def test_the_program_goes_on_where_no_file_can_be_begun(tmp_path: Path) -> None:
     """The name of the older file is taken by a folder with something in it: the log grows on."""
     log = tmp_path / "serve.log"

@@ -20,7 +20,10 @@ class Bounded:
     """The log. `head` is how many of its first bytes every later file begins with."""
 
     def __init__(self, stream: int, path: Path, limit: int, older: int, head: int) -> None:
-        self._stream, self._path = stream, path
+        self._stream, self._path = (
+            stream,
+            path.resolve(),
+        )  # a link is followed once: files turn where it points
         self._limit, self._older, self._head = limit, older, head
         self._size = os.fstat(stream).st_size
         self._begin = -1  # bytes that the file began with; -1: they are its own
@@ -54,7 +57,8 @@ class Bounded:
 
     def _turn(self) -> bool:
         """Begin a new file; False when that cannot be done: then the old one grows on."""
-        fresh = beside(self._path, "new")
+        # A name that nobody has: what lies there, or a link that was put there, is not written to.
+        fresh = beside(self._path, f"{os.getpid()}.{os.urandom(4).hex()}.new")
         try:
             with self._path.open("rb") as old:
                 head = old.read(self._head)
@@ -64,8 +68,9 @@ class Bounded:
             gone = self._left_out + self._size - self._begin
             note = b"[mopt] %d bytes are left out here; the last of them are in %s.1\n"
             begin = head + note % (gone, os.fsencode(self._path.name))
-            stream = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o666)
+            stream = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_APPEND, 0o600)
             try:
+                os.fchmod(stream, os.fstat(self._stream).st_mode & 0o777)
                 if os.write(stream, begin) < len(begin):
                     raise OSError("the disk is full")
                 shift(self._path, self._older)
