@@ -31,6 +31,31 @@ def test_the_numbers_of_the_weights_are_its_scheme(
     assert found.operators == set(operators)
 
 
+@pytest.mark.parametrize(
+    ("bits", "scheme"), [(None, "int4_rtn"), (4, "int4_rtn"), (8, "int8_weight"), (2, "int2 in blocks")]
+)
+def test_weights_in_blocks_are_packed_in_bytes_and_named_by_their_bits(
+    tmp_path: Path, bits: int | None, scheme: str
+) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(graph(weight=INT8, operators=("com.microsoft::MatMulNBits",), bits=bits))
+    assert onnx_header.read(path).scheme == scheme
+
+
+def test_fused_products_of_whole_numbers_are_quantized(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(graph(weight=INT8, operators=("com.microsoft::DynamicQuantizeMatMul",)))
+    assert onnx_header.read(path).scheme == "int8"
+
+
+def test_a_size_of_minus_one_is_free(tmp_path: Path) -> None:
+    path = tmp_path / "net.onnx"
+    path.write_bytes(graph(rows=-1))
+    assert onnx_header.read(path).inputs == {"x": ("x_0", 8)}
+    path.write_bytes(graph(rows=3))
+    assert onnx_header.read(path).inputs == {"x": (3, 8)}
+
+
 @pytest.mark.parametrize("weight", [FLOAT, HALF])
 def test_a_file_that_is_cut_off_anywhere_is_one_error(tmp_path: Path, weight: int) -> None:
     whole = graph(weight=weight)

@@ -8,7 +8,7 @@ wire format of protocol buffers.
 import mmap
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 
@@ -20,6 +20,9 @@ NUMBERS = {
 }  # fmt: skip
 """Number formats by ONNX's number of the type. Whole numbers count only beside operators that use them."""
 FLOATS = ("fp32", "fp16", "bf16")
+BLOCKS = "com.microsoft::MatMulNBits"
+BITS = {4: "int4_rtn", 8: "int8_weight"}
+"""Its numbers lie packed in bytes: only the node says how many bits each has (4 where it does not)."""
 QUANTIZED = frozenset(
     {
         "DequantizeLinear",
@@ -27,12 +30,17 @@ QUANTIZED = frozenset(
         "ConvInteger",
         "QLinearMatMul",
         "QLinearConv",
-        "com.microsoft::MatMulNBits",
+        "com.microsoft::DynamicQuantizeMatMul",
+        "com.microsoft::MatMulIntegerToFloat",
+        "com.microsoft::QAttention",
+        "com.microsoft::QGemm",
+        BLOCKS,
     }
 )
 """Operators that compute with whole numbers, or turn them into others."""
 PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 MOST_MESSAGES = 5_000_000
+MOST = 2**63 - 1
 
 Span = tuple[int, int]
 Dimension = int | str
@@ -47,6 +55,8 @@ class Header:
     weights: Mapping[str, int]
     inputs: Mapping[str, tuple[Dimension, ...]]
     outputs: tuple[str, ...]
+    blocks: Mapping[int, int] = field(default_factory=dict[int, int])
+    """Products with weights in blocks, by bits."""
 
     @property
     def parameters(self) -> int:
@@ -55,6 +65,9 @@ class Header:
     @property
     def scheme(self) -> str:
         """What most weights are in; where some are quantized, what those are in."""
+        if self.blocks:
+            bits = max(self.blocks, key=lambda bits: self.blocks[bits])
+            return BITS.get(bits, f"int{bits} in blocks")
         if self.operators & QUANTIZED:
             narrow = {name: n for name, n in self.weights.items() if name not in FLOATS}
             if narrow:
@@ -102,6 +115,7 @@ def _model(content: mmap.mmap) -> Header:
         raise _Broken("it holds no graph")
     operators: set[str] = set()
     weights: Counter[str] = Counter()
+    blocks: Counter[int] = Counter()
     inputs: dict[str, tuple[Dimension, ...]] = {}
     constants: set[str] = set()
     outputs: list[str] = []
@@ -109,7 +123,7 @@ def _model(content: mmap.mmap) -> Header:
         if not isinstance(value, tuple):
             continue
         if number == 1:
-            operators.add(_operator(content, value, weights))
+            operators.add(_operator(content, value, weights, blocks))
         elif number == 5:
             constants.add(_tensor(content, value, weights))
         elif number == 11:
@@ -125,12 +139,14 @@ def _model(content: mmap.mmap) -> Header:
         weights=weights,
         inputs={name: shape for name, shape in inputs.items() if name not in constants},
         outputs=tuple(outputs),
+        blocks=blocks,
     )
 
 
-def _operator(content: mmap.mmap, span: Span, weights: Counter[str]) -> str:
+def _operator(content: mmap.mmap, span: Span, weights: Counter[str], blocks: Counter[int]) -> str:
     """The kind of a node, `domain::Kind` where it is not of the standard; a constant counts as a weight."""
     kind = domain = ""
+    bits = 4
     for number, value in _fields(content, span):
         if isinstance(value, tuple):
             if number == 4:
@@ -141,7 +157,23 @@ def _operator(content: mmap.mmap, span: Span, weights: Counter[str]) -> str:
                 for inner, tensor in _fields(content, value):
                     if inner == 5 and isinstance(tensor, tuple):
                         _tensor(content, tensor, weights)
-    return f"{domain}::{kind}" if domain not in ("", "ai.onnx") else kind
+            elif number == 5 and kind == "MatMulNBits":
+                bits = _bits(content, value) or bits
+    named = f"{domain}::{kind}" if domain not in ("", "ai.onnx") else kind
+    if named == BLOCKS:
+        blocks[bits] += 1
+    return named
+
+
+def _bits(content: mmap.mmap, span: Span) -> int | None:
+    """What the attribute `bits` says; None of another attribute."""
+    name, whole = "", None
+    for number, value in _fields(content, span):
+        if number == 1 and isinstance(value, tuple):
+            name = _text(content, value)
+        elif number == 3 and isinstance(value, int):
+            whole = value
+    return whole if name == "bits" else None
 
 
 def _tensor(content: mmap.mmap, span: Span, weights: Counter[str]) -> str:
@@ -181,7 +213,7 @@ def _size(content: mmap.mmap, span: Span, otherwise: str) -> Dimension:
     found: Dimension = otherwise
     for number, value in _fields(content, span):
         if number == 1 and isinstance(value, int):
-            found = value
+            found = value if value <= MOST else otherwise  # -1, as some exporters write a free size
         elif number == 2 and isinstance(value, tuple):
             found = _text(content, value) or otherwise
     return found

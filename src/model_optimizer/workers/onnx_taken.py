@@ -59,7 +59,7 @@ def name_sizes(model: Any) -> None:
     """Free dimensions of inputs get the names that profiles are given by."""
     for value in model.graph.input:
         for place, size in enumerate(value.type.tensor_type.shape.dim):
-            if not size.HasField("dim_value") and not size.dim_param:
+            if size.dim_value < 0 or not (size.HasField("dim_value") or size.dim_param):
                 size.dim_param = f"{value.name}_{place}"
 
 
