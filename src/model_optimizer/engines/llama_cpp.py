@@ -69,7 +69,7 @@ def follow(plan: Plan, model: ModelSpec, scheme: Scheme) -> Plan:
     del scheme
     asked = {s.name: s.value for s in plan.settings if s.source == "user"}
     slots = asked.get("parallel", "")
-    if "ctx-size" in asked or not slots.isdigit():
+    if "ctx-size" in asked or not slots.isdecimal():
         return plan
     context, _ = g.settings(model, plan.workload, Host(), {"context": "ctx-size", "batch": "parallel"})
     whole = _of_all(context, int(slots))

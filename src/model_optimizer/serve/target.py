@@ -239,12 +239,12 @@ def _set(plan: Plan, wished: Mapping[str, str], engine: Engine | None) -> Plan:
     mine = {spelled(name, plan, takes): value for name, value in wished.items()}
     made = with_settings(plan, mine)
     length = next((value for name, value in wished.items() if name.replace("-", "_") == LENGTH), "")
-    own = spelled(LENGTH, plan, takes) if length.isdigit() else ""
+    own = spelled(LENGTH, plan, takes) if length.isdecimal() else ""
     shared: str | None = getattr(engine, "SHARED", {}).get(own)
     if shared is None:
         return made
     requests = made.setting(shared) or "1"
-    if not requests.isdigit() or int(requests) < 1:
+    if not requests.isdecimal() or int(requests) < 1:
         raise UsageError(f"`{shared}` is a number from 1 on, not `{requests}`")
     whole = Setting(
         name=own,

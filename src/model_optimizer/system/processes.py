@@ -239,7 +239,7 @@ def begin_log(log: Path, rotation: Rotation | None = None) -> int:
         size = log.stat().st_size if log.is_file() else 0
         if rotation is None or size <= rotation.quarter:
             return size
-        log_relay.shift(log, rotation.older)
+        log_relay.shift(log.resolve(), rotation.older)
     except OSError as error:
         raise files.host_error(error, log) from error
     return 0

@@ -14,7 +14,7 @@ def graph(
 ) -> bytes:
     """`y = x w` with x of `rows` x 8 and w of 8 x 8; more operators read what the last one made.
 
-    An operator may be `domain::Kind`. `bits` is an attribute of all; without `rows` that size is free by name.
+    An operator may be `domain::Kind`. `bits` is an attribute of all; without `rows` that size is free.
     """
     nodes = [
         _part(1, b"x" if n == 0 else b"v%d" % (n - 1), b"w") + _part(2, b"v%d" % n) + _kind(named, bits)

@@ -20,8 +20,8 @@ from .pythons import interpreter
 WORKERS = Path(__file__).parents[2] / "workers"
 TAIL_LINES = 12
 PARENT_VARIABLE = "MOPT_PARENT_PID"
-COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 """Set for what shall end with the process of this number; our workers watch it, the kernel the others."""
+COMPILED = "TORCHINDUCTOR_CACHE_DIR"
 _SECRET = re.compile(
     r"(^|_)(TOKENS?|SECRETS?|PASSWORD|PASSWD|PASSPHRASE|API_?KEYS?|ACCESS_KEY|PRIVATE_KEY|CREDENTIALS?|AUTH)(_|$)"
 )
