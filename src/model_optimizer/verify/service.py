@@ -5,7 +5,7 @@ What was asked and answered becomes comparisons here; asking is the caller's wor
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 from model_optimizer.core import Comparison, LoadPoint, Slo, Verdict
@@ -21,6 +21,9 @@ order in another batch, which moves a logit by a unit in the last place and chan
 SAME_VECTOR = 0.9999
 """Least cosine of a vector under load to the one alone. ASSUMED: padding and another order of sums were seen
 to move it by 1e-6 in 32 bits and by 1e-5 in FP16; INT8 with a scale for a whole batch moves it further."""
+
+QUANTIZED_VECTOR = 0.98
+"""Below it no number format excuses it: the gate of INT8 for the model itself (schemes/int8)."""
 
 STARVED = 10.0
 """Times the median from which one answer among equal ones took too long."""
@@ -200,11 +203,14 @@ def _vectors(
         where=f"{len(mixed)} of {len(pairs)} vectors are nearer to what another request gets",
         because=f"prompt {mixed[0].prompt + 1} got another one's vector" if mixed else None,
     )  # fmt: skip
+    moved = "a vector depends on what is computed beside it"
     same = _limit(
         "same_vectors", least, f">= {SAME_VECTOR:g}", least >= SAME_VECTOR, samples=len(pairs),
-        where=f"least cosine at concurrency {concurrency} to the vector alone",
-        because="a vector depends on what is computed beside it",
+        where=f"least cosine at concurrency {concurrency} to the vector alone", because=moved,
     )  # fmt: skip
+    if QUANTIZED_VECTOR <= least < SAME_VECTOR:
+        because = f"{moved}: right where INT8 has one scale for a whole batch, a fault in 16 and 32 bits"
+        same = replace(same, comparison=replace(same.comparison, outcome="undecided", because=because))
     return foreign, same
 
 
