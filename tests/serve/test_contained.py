@@ -83,6 +83,17 @@ def test_it_runs_answers_and_is_removed_by_its_id(docker: Path, tmp_path: Path) 
             assert words[-1] == running.container
 
 
+@pytest.mark.parametrize("driver", ["podman", "journald", "local", "hangs", ""])
+def test_a_log_driver_that_somebody_chose_or_podman_has_is_left_alone(
+    docker: Path, monkeypatch: pytest.MonkeyPatch, driver: str
+) -> None:
+    monkeypatch.setenv("FAKE_DRIVER", driver)
+    if driver == "hangs":
+        monkeypatch.setattr(containers, "INFO_S", 0.2)
+    made = contained.as_engine(ENGINES["vllm"], "docker", None).launch(plan(), 8000)
+    assert "--log-driver" not in made.arguments
+
+
 def test_the_command_has_gpu_shared_memory_cache_address_and_name(docker: Path, tmp_path: Path) -> None:
     with serve(tmp_path, image="my/vllm:1") as server:
         port = server.url.rpartition(":")[2]

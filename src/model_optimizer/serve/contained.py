@@ -15,8 +15,12 @@ from model_optimizer.system.processes import Rotation, Running
 HUB = "/root/.cache/huggingface"
 HUB_TOKEN = "HF_TOKEN"
 LOG_DRIVER = "local"
-"""Docker's own copy of what a container prints: this driver keeps 100 MB of it, the default one everything.
-podman's default is the journal, which has a limit. docs.docker.com/engine/logging/drivers/local"""
+"""Docker's own copy of what a container prints: this driver keeps 100 MB of it, `UNBOUNDED` everything. A
+daemon that was told another one keeps that; podman has no such driver.
+docs.docker.com/engine/logging/drivers/local"""
+
+UNBOUNDED = "json-file"
+"""What Docker takes where nobody chose. docs.docker.com/engine/logging/configure"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +65,7 @@ class InContainer:
         cache = files.data_home() / "container-cache" / plan.engine
         mine = ["--name", name, "--label", f"model-optimizer.plan={plan.engine}"]
         mine += ["-v", f"{cache}:/root/.cache"]
-        if self.runtime == "docker":
+        if self.runtime == "docker" and containers.log_driver(self.runtime) == UNBOUNDED:
             mine += ["--log-driver", LOG_DRIVER]
         return ("docker", "run", *mine, *kept)
 

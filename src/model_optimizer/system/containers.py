@@ -19,6 +19,7 @@ from .processes import Rotation, Running
 
 RUNTIMES = ("docker", "podman")
 ASK_S = 30.0
+INFO_S = 5.0
 START_S = 120.0
 PULL_S = 4 * 3600.0
 LOOK_EVERY_S = 0.5
@@ -101,6 +102,13 @@ def runtime() -> str:
             reference="no-container-runtime",
         )
     return found
+
+
+def log_driver(name: str) -> str | None:
+    """Where Docker's daemon keeps what containers print that do not choose. None when it does not answer in
+    time, and for podman under the name of docker, which has no such field."""
+    said = _run(name, "info", "--format", "{{.LoggingDriver}}", limit_s=INFO_S)
+    return (said or "").strip() or None
 
 
 def have_image(name: str, image: str) -> bool:
