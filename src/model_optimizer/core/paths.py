@@ -129,11 +129,25 @@ def choose(order: Order, tools: Mapping[str, Tool]) -> Chain:
         f"no tool makes {what}",
         cause=(
             f"it is a model for the task `{source.task}` in {source.format} ({source.scheme})",
-            *refused.values(),
+            *_obstacles(order, tools, refused),
         ),
         hint=_instead(order, ends),
         reference="cannot-be-made",
     )
+
+
+def _obstacles(order: Order, tools: Mapping[str, Tool], refused: Mapping[str, str]) -> tuple[str, ...]:
+    """Why the tools that could have made the order do not: they refuse the model, or have other tasks."""
+    source = order.source
+    ways = paths(source.task, order.scheme, source.format, order.formats, tools, have_scheme=source.scheme)
+    used = {hop.tool for way in ways for hop in way}
+    if found := tuple(reason for name, reason in refused.items() if name in used):
+        return found
+    makers = [tool for tool in tools.values() if tool.WRITES.get(order.scheme) in order.formats]
+    tasks = sorted({task for tool in makers for task in tool.TASKS})
+    if not tasks or source.task in tasks:
+        return ()
+    return (f"`{order.scheme}` in that format is only made for the task {' or '.join(tasks)}",)
 
 
 MOST_ENDS = 6

@@ -6,7 +6,8 @@ from typing import cast
 
 from model_optimizer.core import Engine, NoFeasiblePlan, Scheme, UsageError, plugins
 from model_optimizer.core.site import GpuEngine, Site
-from model_optimizer.facts import gpus
+from model_optimizer.facts import gpus, releases
+from model_optimizer.facts.versions import key
 
 FORMATS = ("compressed_tensors", "modelopt")
 """What the quantizers for servers write; engines of graphs are reached by `mopt quantize --to`."""
@@ -29,8 +30,9 @@ def require_possible(
     name, version = engine_of(target, engines)
     if name is not None:
         _require_read(scheme, task, name, engines[name])
+    notes = _release(engines[name], version) if name and version else ()
     if target.gpu is None:
-        return ()
+        return notes
     name = name or "vllm"
     if not hasattr(engines[name], "ability"):
         raise UsageError(f"`{name}` does not run on GPUs", hint=("leave --gpu out",))
@@ -55,7 +57,7 @@ def require_possible(
             ),
             reference="not-on-this-gpu",
         )
-    return (f"{fact.name}: {found.because}",)
+    return (*notes, f"{fact.name}: {found.because}")
 
 
 def unchecked(target: Target, form: str) -> tuple[str, ...]:
@@ -74,6 +76,21 @@ def engine_of(target: Target, engines: Mapping[str, Engine]) -> tuple[str | None
     if name not in engines:
         raise UsageError(f"there is no engine `{word}`", hint=(f"known: {', '.join(engines)}",))
     return name, version or None
+
+
+def _release(engine: Engine, version: str) -> tuple[str, ...]:
+    """A note when the release is not in the facts. UsageError for one older than all that are."""
+    if not hasattr(engine, "versions"):
+        return (f"releases of {engine.TITLE} are not told apart: {version} was not looked at",)
+    known = cast("GpuEngine", engine).versions()
+    stands = releases.nearest(version, known)
+    if stands is None:
+        raise UsageError(
+            f"there is no {engine.TITLE} {version} in the facts", hint=(f"known: {', '.join(known)}",)
+        )
+    if key(stands) == key(version):
+        return ()
+    return (f"{engine.TITLE} {version} is not in the facts; {stands} stands for it",)
 
 
 def _require_read(scheme: Scheme, task: str, name: str, engine: Engine) -> None:
