@@ -161,10 +161,10 @@ def test_each_slot_keeps_its_tokens_when_slots_are_named(played: Path, tmp_path:
 
 @pytest.mark.parametrize("slots", ["auto", "-1", "0"])
 def test_slots_that_are_no_number_are_wrong_usage(played: Path, tmp_path: Path, slots: str) -> None:
-    words = ("--max-model-len", "900", "--set", f"parallel={slots}", "--dry-run")
-    done = mopt(tmp_path / "tiny.gguf", *words)
-    assert done.returncode == 2
-    assert f"a number from 1 on, not `{slots}`" in done.stderr
+    for more in (("--max-model-len", "900"), (), ("--set", "ctx-size=900")):
+        done = mopt(tmp_path / "tiny.gguf", *more, "--set", f"parallel={slots}", "--dry-run")
+        assert done.returncode == 2
+        assert f"a number from 1 on, not `{slots}`" in done.stderr
 
 
 def test_a_crash_loop_is_one_error(played: Path, tmp_path: Path) -> None:

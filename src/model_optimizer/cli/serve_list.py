@@ -83,7 +83,7 @@ def _chosen(found: "Sequence[Served]", which: str | None) -> "Sequence[Served]":
     chosen = [
         s for s in found if which in (str(s.pid), str(s.supervisor), s.url.rpartition(":")[2], s.served_name)
     ]
-    if chosen:
+    if which and chosen:  # one that has no address yet has no port
         return chosen
     known = ", ".join(f"{s.pid} ({s.served_name}, {s.url})" for s in found) or "none"
     what = "which of the servers to stop was not said" if which is None else f"no server of mopt is `{which}`"

@@ -4,9 +4,9 @@ import dataclasses
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -68,12 +68,22 @@ def leave_behind(order: "Order", asked: Asked) -> None:
     finally:
         reporter.close()
     if served is None:
-        click.echo(
-            "\n".join(processes.tail(own, 40, from_byte=running.log_from)),
-            err=True,
-        )
-        raise SystemExit(running.poll() or 1)
+        _say_why(processes.tail(own, 40, from_byte=running.log_from), running.poll() or 1)
     _say_detached(served, order, asked)
+
+
+def _say_why(said: Sequence[str], code: int) -> NoReturn:
+    """What a supervisor that ended said last, and its exit code. ToolError where it said nothing."""
+    from model_optimizer.core import ToolError
+    from model_optimizer.system import processes
+
+    if not said:
+        raise ToolError(
+            f"the process that was to watch the server ended without a word ({processes.how_it_ended(code)})",
+            hint=("leave --detach out: what happens is then seen in this terminal",),
+        )
+    click.echo("\n".join(said), err=True)
+    raise SystemExit(code if code > 0 else ToolError.exit_code)
 
 
 def _begin(order: "Order", engine: "Engine", room: "Room", how: "How", reporter: "Reporter") -> "Started":

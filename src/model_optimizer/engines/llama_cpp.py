@@ -7,7 +7,18 @@ import dataclasses
 from collections.abc import Mapping
 from pathlib import PurePath
 
-from model_optimizer.core import Host, Launch, Link, ModelSpec, Plan, Scheme, Setting, Term, Workload
+from model_optimizer.core import (
+    Host,
+    Launch,
+    Link,
+    ModelSpec,
+    Plan,
+    Scheme,
+    Setting,
+    Term,
+    UsageError,
+    Workload,
+)
 from model_optimizer.core.site import Ability, Offer, Site
 from model_optimizer.facts import decisions
 
@@ -65,16 +76,30 @@ def settings(model: ModelSpec, scheme: Scheme, work: Workload, host: Host) -> tu
 
 
 def follow(plan: Plan, model: ModelSpec, scheme: Scheme) -> Plan:
-    """The context that goes with as many slots as a user names."""
+    """The context that goes with as many slots as a user names. UsageError for slots that are no number."""
     del scheme
     asked = {s.name: s.value for s in plan.settings if s.source == "user"}
-    slots = asked.get("parallel", "")
-    if "ctx-size" in asked or not slots.isdecimal():
+    if "parallel" not in asked:
+        return plan
+    slots = _slots(plan)
+    if "ctx-size" in asked:
         return plan
     context, _ = g.settings(model, plan.workload, Host(), {"context": "ctx-size", "batch": "parallel"})
-    whole = _of_all(context, int(slots))
+    whole = _of_all(context, slots)
     return dataclasses.replace(
         plan, settings=tuple(whole if s.name == "ctx-size" else s for s in plan.settings)
+    )
+
+
+def _slots(plan: Plan) -> int:
+    """How many requests at once share the context. llama-server itself takes -1 and chooses a number then."""
+    value = plan.setting("parallel") or "1"
+    if value.isascii() and value.isdecimal() and int(value) >= 1:
+        return int(value)
+    raise UsageError(
+        f"`parallel` is a number from 1 on, not `{value}`",
+        cause=("the context is shared by all slots: how long a request may get would not be known",),
+        hint=("name how many requests are to be answered at once: --set parallel=4", "or leave it out"),
     )
 
 
@@ -91,8 +116,8 @@ def launch(plan: Plan, port: int) -> Launch:
 def expected(plan: Plan, model: ModelSpec | None) -> Mapping[str, float]:
     """The context is the cache: what is asked for is what it makes."""
     del model
-    context = plan.setting("ctx-size")
-    return {"kv_cache_tokens": float(context)} if context else {}
+    context = plan.setting("ctx-size") or ""
+    return {"kv_cache_tokens": float(context)} if context.isdecimal() and int(context) else {}
 
 
 def command(plan: Plan, port: int = 8000) -> tuple[str, ...]:
@@ -121,7 +146,7 @@ def image_cpu() -> str | None:
 
 def modelfile(plan: Plan) -> str:
     """An Ollama Modelfile of the plan. There the context is of one request, and slots are the server's."""
-    slots = int(plan.setting("parallel") or 1)
+    slots = _slots(plan)
     lines = [f"# start the server with OLLAMA_NUM_PARALLEL={slots}", f"FROM {plan.checkpoint}"]
     if projector := plan.setting("mmproj"):
         lines.insert(1, "# not every family takes its projector so: `ollama show` must list `vision`")
@@ -187,6 +212,7 @@ def ability(scheme: Scheme, site: Site, version: str) -> Ability:
 
 def _arguments(plan: Plan, host: str, port: int) -> list[str]:
     outline = decisions.outline("llama_cpp")
+    _slots(plan)  # a plan.json may name any, and is not followed
 
     def option(flag: str) -> str:
         return g.take(outline, "0", flag)

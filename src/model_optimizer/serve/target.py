@@ -245,7 +245,10 @@ def _set(plan: Plan, wished: Mapping[str, str], engine: Engine | None) -> Plan:
         return made
     requests = made.setting(shared) or "1"
     if not requests.isdecimal() or int(requests) < 1:
-        raise UsageError(f"`{shared}` is a number from 1 on, not `{requests}`")
+        raise UsageError(
+            f"`{shared}` is a number from 1 on, not `{requests}`",
+            hint=(f"name how many requests are to be answered at once: --set {shared}=4",),
+        )
     whole = Setting(
         name=own,
         value=str(int(length) * int(requests)),
