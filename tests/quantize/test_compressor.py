@@ -1,7 +1,6 @@
 """The tools that drive llm-compressor and ModelOpt: what they declare, ask, need, and what a kill leaves."""
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -285,17 +284,6 @@ def test_what_was_refused_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(ToolError):
         data_free.make(SOURCE, SCHEMES["fp8"], tmp_path / "out", run=refused, progress=quiet)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_folders_of_a_killed_mopt_go_and_those_of_a_living_one_stay(tmp_path: Path) -> None:
-    dead, mine = tmp_path / ".out.building-999999999-ab", tmp_path / f".out.building-{os.getpid()}-ab"
-    other = tmp_path / ".another.building-999999999-ab"
-    empty, full = tmp_path / ".out.between-a", tmp_path / ".out.between-b"
-    for place in (dead, mine, other, empty, full):
-        place.mkdir()
-    (full / "onnx").write_text("in use")
-    _compressor.remove_leftovers(tmp_path / "out")
-    assert sorted(tmp_path.iterdir()) == sorted([mine, other, full])
 
 
 # -- refused before the first byte

@@ -5,13 +5,14 @@ import os
 import stat
 import subprocess
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
 from model_optimizer.core import HostError, UsageError
-from model_optimizer.system import files
+from model_optimizer.system import files, unfinished
 
 
 def names(folder: Path) -> list[str]:
@@ -140,60 +141,55 @@ def test_a_temporary_folder_is_gone_afterwards(monkeypatch: pytest.MonkeyPatch, 
 
 OWNER = """
 import sys, time
+from pathlib import Path
 from model_optimizer.system import files
-with files.temporary() as place:
+with getattr(files, sys.argv[1])(*map(Path, sys.argv[2:])) as place:
     print(place, flush=True)
     time.sleep(600)
 """
+
+
+@contextmanager
+def owner(*words: str | Path, tmp: Path | None = None) -> Iterator[tuple[subprocess.Popen[str], Path]]:
+    """Another process in one of the folders, killed in the end."""
+    env = {**os.environ, **({"TMPDIR": str(tmp)} if tmp else {})}
+    other = subprocess.Popen(
+        [sys.executable, "-c", OWNER, *words], stdout=subprocess.PIPE, text=True, env=env
+    )
+    assert other.stdout
+    with other:
+        try:
+            yield other, Path(other.stdout.readline().strip())
+        finally:
+            other.kill()
 
 
 def test_a_temporary_folder_of_a_killed_owner_goes_with_the_next_one(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path))
-    owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-    )
-    assert owner.stdout
-    with owner:
-        left = Path(owner.stdout.readline().strip())
-        named = tmp_path / "mopt-my-own-run"
-        named.mkdir()
-        for folder in (left, named):
-            os.utime(folder, (1, 1))
+    mine = ("mopt-my-own-run", "mopt-abcdefgh.tmp", "mopt-0123abcd-0123abcd.tmp")
+    for name in mine:
+        (tmp_path / name).mkdir()
+    with owner("temporary", tmp=tmp_path) as (other, left):
         with files.temporary():
             assert left.is_dir(), "its owner lives"
-        owner.kill()
-        owner.wait()
-    assert left.is_dir()
-    with files.temporary() as place:
-        assert [*tmp_path.iterdir()] == [named, place] or [*tmp_path.iterdir()] == [place, named]
+        other.kill()
+        other.wait()
+        assert left.is_dir()
+        with files.temporary() as place:
+            assert place.stat().st_mode & 0o777 == 0o700
+            assert names(tmp_path) == sorted([*mine, place.name])
 
 
-BUILDER = """
-import sys, time
-from pathlib import Path
-from model_optimizer.system import files
-with files.building(Path(sys.argv[1])) as place:
-    print(place, flush=True)
-    time.sleep(600)
-"""
-
-
-def test_what_a_killed_builder_left_goes_when_the_same_is_built_again(tmp_path: Path) -> None:
+@pytest.mark.parametrize("doing", ["building", "between"])
+def test_what_a_killed_builder_left_goes_when_the_same_is_built_again(tmp_path: Path, doing: str) -> None:
     out = tmp_path / "out (1)"
-    builder = subprocess.Popen([sys.executable, "-c", BUILDER, out], stdout=subprocess.PIPE, text=True)
-    assert builder.stdout
-    other = tmp_path / ".out.building-1-0123abcd"
-    other.mkdir()
-    with builder:
-        left = Path(builder.stdout.readline().strip())
+    others = (".out.building-1-0123abcd", ".out (1).building-0123abcd-1-0123abcd")  # of another machine
+    for name in others:
+        (tmp_path / name).mkdir()
+    with owner(doing, out) as (builder, left):
         (left / "weights").touch()
-        for folder in (left, other):
-            os.utime(folder, (1, 1))
         with suppress(ZeroDivisionError), files.building(out):
             assert left.is_dir(), "it is still built"
             raise ZeroDivisionError
@@ -201,17 +197,84 @@ def test_what_a_killed_builder_left_goes_when_the_same_is_built_again(tmp_path: 
         builder.wait()
     with files.building(out):
         assert not left.exists()
-    assert names(tmp_path) == [other.name, out.name]
+    assert names(tmp_path) == sorted([*others, out.name])
 
 
-def test_a_temporary_folder_of_a_moment_ago_is_left_alone(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+def test_what_another_machine_builds_in_a_shared_folder_is_left_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Its process number may be anybody's here, and its lock is not always seen."""
+    left = unfinished.beside(tmp_path / "out", "building")
+    left.mkdir()
+    monkeypatch.setattr(unfinished, "origin", lambda: "0123abcd")
+    with files.building(tmp_path / "out"):
+        pass
+    assert left.is_dir()
+    monkeypatch.undo()
+    unfinished.sweep(tmp_path / "out")
+    assert not left.exists()
+
+
+def test_where_there_are_no_locks_nothing_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = unfinished.beside(tmp_path / "out", "building")
+    left.mkdir()
+    monkeypatch.setattr(unfinished, "lock", lambda _folder: False)
+    with files.building(tmp_path / "out") as place:
+        (place / "x").touch()
+    assert left.is_dir()
+    assert names(tmp_path / "out") == ["x"]
+
+
+def test_a_folder_is_locked_until_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another one that is built at the same place sweeps at the worst moment."""
+    rename = files.rename_into_place
+
+    def late(temporary: Path, path: Path, *, replace: bool) -> None:
+        unfinished.sweep(path)
+        rename(temporary, path, replace=replace)
+
+    monkeypatch.setattr(files, "rename_into_place", late)
+    with files.building(tmp_path / "out") as place:
+        (place / "weights").touch()
+    assert names(tmp_path / "out") == ["weights"]
+
+
+def test_a_folder_without_its_name_yet_goes_when_it_is_old(tmp_path: Path) -> None:
     """It may be one that is about to be locked."""
-    monkeypatch.setattr(files.tempfile, "tempdir", str(tmp_path))
-    (tmp_path / "mopt-abcdefgh.tmp").mkdir()
-    with files.temporary():
-        assert (tmp_path / "mopt-abcdefgh.tmp").is_dir()
+    early = unfinished.beside(tmp_path / "out", "building")
+    early = early.with_name(f"{early.name}.new")
+    early.mkdir()
+    unfinished.sweep(tmp_path / "out")
+    assert early.is_dir()
+    os.utime(early, (1, 1))
+    unfinished.sweep(tmp_path / "out")
+    assert not early.exists()
+
+
+@pytest.mark.parametrize("taken", [False, True])
+def test_what_was_replaced_when_the_power_went_gets_its_name_back(tmp_path: Path, taken: bool) -> None:
+    out = tmp_path / "env"
+    old = unfinished.beside(out, "replaced")
+    old.mkdir()
+    (old / "old").touch()
+    if taken:
+        out.mkdir()
+        (out / "new").touch()
+    unfinished.sweep(out)
+    assert names(tmp_path) == ["env"]
+    assert names(out) == ["new" if taken else "old"]
+
+
+@pytest.mark.parametrize("letter", ["n", "\N{CJK UNIFIED IDEOGRAPH-8A9E}"])
+def test_the_longest_name_can_be_built_and_written(tmp_path: Path, letter: str) -> None:
+    out = tmp_path / (letter * (255 // len(letter.encode())))
+    other = unfinished.beside(out.with_name(f"{out.name[:-1]}-"), "building")
+    other.mkdir()
+    with files.building(out) as place:
+        (place / "x").touch()
+    files.write_atomic(out / out.name, "text")
+    assert names(out) == sorted(["x", out.name])
+    assert other.is_dir(), "it only begins alike"
 
 
 def test_room_is_asked_of_the_disk_that_will_hold_it(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 Each tool is a file of its own and says which schemes it makes; its `needs` and `make` are those of its Drive.
 """
 
-import re
 import shutil
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -13,7 +12,6 @@ from typing import Any
 
 from model_optimizer.core import (
     Artifact,
-    HostError,
     ModelSpec,
     MoptError,
     Needs,
@@ -22,21 +20,15 @@ from model_optimizer.core import (
     Scheme,
     digest,
 )
-from model_optimizer.system.making import WorkerJob, bytes_beside_weights, made_by_worker
+from model_optimizer.system.making import WorkerJob, made_by_worker
 
 from ._calibration import sample_bytes
 from ._choices import Choices
 from ._hessian import statistics
+from ._size import BYTES, artifact_bytes, largest_matrix, quantized_parameters
 
 FLOATS = frozenset({"fp32", "bf16", "fp16"})
 """Schemes that the original may be stored in."""
-
-KEPT = frozenset({"embedding", "head", "router", "norm", "pooler", "classifier", "vision", "mtp", "indexer"})
-"""Roles of weights that keep their precision, as workers/_quantize_source.py decides by name."""
-
-BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
-SCALE_BITS = {"nvfp4": 8, "mxfp4": 8, "mixed": 8}
-"""Bits of one scale; 16 otherwise."""
 
 FREE_IMPORTS_BYTES = 480_000_000
 """llm-compressor without `datasets`, and pieces of what is copied: 448 MB seen with 0.14 and tiny-qwen3."""
@@ -121,37 +113,6 @@ def vram_bytes(model: ModelSpec, choices: Choices) -> int:
     return tables + 3 * layer + hessians + 8 * sample_bytes(model, choices.calibration.length)
 
 
-def artifact_bytes(model: ModelSpec, scheme: Scheme, choices: Choices) -> int:
-    """Bytes of the folder: quantized matrices with their scales, all else as it is stored."""
-    inside = quantized_parameters(model)
-    bits = choices.bits if scheme.name == "mixed" and choices.bits else scheme.weight_bits
-    scales = SCALE_BITS.get(scheme.name, 16) / scheme.group_size if scheme.group_size else 0.0
-    if scheme.name == "fp8_block":
-        scales = 16 / scheme.group_size**2
-    kept = (model.parameters - inside) * BYTES.get(model.dtype or "bf16", 2)
-    return round(inside * (bits + scales) / 8) + kept + bytes_beside_weights(model)
-
-
-def quantized_parameters(model: ModelSpec) -> int:
-    """Parameters of the matrices that lose bits."""
-    if not model.weights:
-        return model.parameters - model.embedding_parameters - model.head_parameters
-    matrices = [w for w in model.weights if w.role not in KEPT and len(w.shape) >= 2]
-    return sum(weight.parameters for weight in matrices)
-
-
-def largest_matrix(model: ModelSpec) -> int:
-    """Parameters of the largest matrix that loses bits; stacked experts count as one."""
-    found = [w.parameters // w.copies for w in model.weights if w.role not in KEPT and len(w.shape) >= 2]
-    return max(found, default=model.hidden_size * max(model.intermediate_size, model.hidden_size))
-
-
-def widest_matrix(model: ModelSpec) -> int:
-    """Columns of the widest matrix that loses bits."""
-    found = [w.shape[-1] for w in model.weights if w.role not in KEPT and len(w.shape) >= 2]
-    return max(found, default=max(model.hidden_size, model.intermediate_size))
-
-
 def _make(
     drive: Drive,
     source: Artifact,
@@ -163,7 +124,6 @@ def _make(
     progress: Progress,
 ) -> Artifact:
     """One worker job. What an earlier one that was killed left half is used or removed."""
-    remove_leftovers(out)
     asked: dict[str, Any] = {
         "task": source.task,
         "exclude": list(choices.exclude),
@@ -206,20 +166,3 @@ def _remove_other_work(out: Path, work: Path) -> None:
     for place in out.parent.glob(f".{out.name}.{WORK}-*"):
         if place != work:
             shutil.rmtree(place, ignore_errors=True)
-
-
-def remove_leftovers(out: Path) -> None:
-    """Folders that a killed mopt was building for the same place."""
-    for place in out.parent.glob(f".{out.name}.building-*"):
-        found = re.search(r"\.building-(\d+)-", place.name)
-        if found and not _alive(int(found[1])):
-            shutil.rmtree(place, ignore_errors=True)
-    for place in out.parent.glob(f".{out.name}.between-*"):
-        with suppress(OSError):
-            place.rmdir()  # an empty one holds nothing that anybody needs
-
-
-def _alive(pid: int) -> bool:
-    with suppress(OSError, HostError):
-        return Path(f"/proc/{pid}").exists()
-    return True

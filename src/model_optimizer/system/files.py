@@ -2,13 +2,10 @@
 
 import errno
 import os
-import re
-import secrets
 import shutil
 import stat
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,9 +13,9 @@ from pathlib import Path
 from model_optimizer.core import HostError, UsageError
 from model_optimizer.core.units import show_bytes
 
+from . import unfinished
+
 _FULL = {errno.ENOSPC, errno.EDQUOT}
-_TEMPORARY = re.compile(r"mopt-[a-z0-9_]{8}\.tmp")
-_SETTLED_S = 60.0
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
 
@@ -44,7 +41,7 @@ def write_atomic(path: Path, content: bytes | str) -> None:
             return
         path.parent.mkdir(parents=True, exist_ok=True)
         target = path.resolve()
-        beside = _beside(target, "writing")
+        beside = unfinished.beside(target, "writing")
         try:
             _write_synced(beside, data)
             beside.replace(target)
@@ -60,20 +57,37 @@ def building(path: Path, *, replace: bool = False) -> Generator[Path]:
     refused with a UsageError unless `replace` is set. What a killed process left of the same name goes.
     """
     path = path.absolute()
+    unfinished.sweep(path)
     if not replace:
         _refuse_existing(path)
-    beside = _beside(path, "building")
-    _sweep(path.parent, re.compile(rf"{re.escape(_hidden(path, 'building'))}\d+-[0-9a-f]{{8}}"))
+    with _beside(path, "building") as beside:
+        yield beside
+        rename_into_place(beside, path, replace=replace)
+
+
+@contextmanager
+def between(path: Path) -> Generator[Path]:
+    """Yield a new folder beside `path` for what is made on the way to it, gone afterwards. What a killed
+    process left of the same name goes."""
+    path = path.absolute()
+    unfinished.sweep(path)
+    with _beside(path, "between") as beside:
+        yield beside
+
+
+@contextmanager
+def _beside(path: Path, doing: str) -> Generator[Path]:
+    """A hidden folder, locked as long as it has this name."""
+    beside = unfinished.beside(path, doing)
     with explained(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside.mkdir()
+        held = unfinished.make(beside)
     try:
-        with explained(path, within=beside), _held(beside):
+        with explained(path, within=beside):
             yield beside
-        rename_into_place(beside, path, replace=replace)
     finally:
-        if beside.exists():
-            shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(beside, ignore_errors=True)
+        os.close(held)
 
 
 def rename_into_place(temporary: Path, path: Path, *, replace: bool = True) -> None:
@@ -84,14 +98,15 @@ def rename_into_place(temporary: Path, path: Path, *, replace: bool = True) -> N
         if not path.is_dir() or path.is_symlink() or not temporary.is_dir():
             temporary.replace(path)
             return
-        old = _beside(path, "replaced")
-        path.rename(old)
-        try:
-            temporary.rename(path)
-        except OSError:
-            old.rename(path)
-            raise
-        shutil.rmtree(old, ignore_errors=True)
+        old = unfinished.beside(path, "replaced")
+        with unfinished.held(path):
+            path.rename(old)
+            try:
+                temporary.rename(path)
+            except OSError:
+                old.rename(path)
+                raise
+            shutil.rmtree(old, ignore_errors=True)
 
 
 @contextmanager
@@ -100,9 +115,11 @@ def temporary() -> Generator[Path]:
 
     One whose owner was killed goes when the next one is made: nobody holds its lock.
     """
-    _sweep(Path(tempfile.gettempdir()), _TEMPORARY)
+    parent = Path(tempfile.gettempdir())
+    unfinished.sweep_temporary(parent)
+    place = unfinished.temporary(parent)
     try:
-        made = tempfile.TemporaryDirectory(prefix="mopt-", suffix=".tmp", ignore_cleanup_errors=True)
+        held = unfinished.make(place, 0o700)
     except OSError as error:
         raise HostError(
             "no temporary folder can be made",
@@ -110,39 +127,11 @@ def temporary() -> Generator[Path]:
             hint=("make room in /tmp, or set TMPDIR to a folder on another disk",),
             reference="disk-full",
         ) from error
-    with made as place, _held(Path(place)):
-        yield Path(place)
-
-
-@contextmanager
-def _held(folder: Path) -> Generator[bool]:
-    """Hold the lock of a folder while inside; False where another process has it, or there are no locks. No
-    child inherits it."""
-    import fcntl
-
-    place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
-        try:
-            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            mine = os.fstat(place).st_uid == os.geteuid()
-        except OSError:
-            mine = False
-        yield mine
+        yield place
     finally:
-        os.close(place)
-
-
-def _sweep(place: Path, name: re.Pattern[str]) -> None:
-    """Remove folders of ours that a killed process left: nobody holds them any more."""
-    with suppress(OSError), os.scandir(place) as entries:
-        left = [Path(entry.path) for entry in entries if name.fullmatch(entry.name)]
-        for folder in left:
-            with suppress(OSError):
-                if time.time() - folder.lstat().st_mtime < _SETTLED_S:
-                    continue  # perhaps made a moment ago, and not locked yet
-                with _held(folder) as mine:
-                    if mine:
-                        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(place, ignore_errors=True)
+        os.close(held)
 
 
 def free_bytes(path: Path) -> int | None:
@@ -248,14 +237,6 @@ def _refuse_existing(path: Path) -> None:
         return
     if path.exists() or path.is_symlink():
         raise UsageError(f"`{path}` exists already", hint=("name another place, or remove it first",))
-
-
-def _beside(path: Path, doing: str) -> Path:
-    return path.with_name(f"{_hidden(path, doing)}{os.getpid()}-{secrets.token_hex(4)}")
-
-
-def _hidden(path: Path, doing: str) -> str:
-    return f".{path.name[:80]}.{doing}-"
 
 
 def _write_synced(path: Path, data: bytes) -> None:

@@ -1,7 +1,6 @@
 """Letting tools make artefacts: one worker job as an artefact, and a chain of tools one after the other."""
 
 import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -122,11 +121,10 @@ def require_room(needs: Needs, out: Path, memory_available_bytes: int | None) ->
 def follow(chain: Chain, source: Artifact, out: Path, bench: Bench, progress: Progress) -> Artifact:
     """Make `out` by a chain of tools; what lies between is removed."""
     out = out.absolute()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f".{out.name}.between-") as between:
+    with files.between(out) as between:
         for place, hop in enumerate(chain):
             last = place == len(chain) - 1
-            target = out if last else Path(between) / _name(hop)
+            target = out if last else between / _name(hop)
             source = _make(hop, source, target, bench, _part(progress, place, len(chain)))
     return source
 

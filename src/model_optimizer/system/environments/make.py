@@ -1,6 +1,5 @@
 """Make, inspect and remove environments."""
 
-import os
 import shutil
 import sys
 import time
@@ -15,7 +14,7 @@ import msgspec
 from model_optimizer.core import HostError, MoptError, Needs, Progress, UsageError
 from model_optimizer.core.plugins import canonical
 from model_optimizer.core.units import show_bytes
-from model_optimizer.system import files, processes
+from model_optimizer.system import files, processes, unfinished
 
 from . import pip, pythons, versions, worker
 from . import recipe as recipes
@@ -129,7 +128,6 @@ def create(
     with files.locked(lock, waiting=lambda: progress(f"another mopt makes `{recipe.name}`, waiting", None)):
         if not again and state(name).condition == "ready":
             return state(name)
-        _remove_leftovers(recipe.name)
         progress(announce(recipe, from_dir), None)
         with files.building(folder() / recipe.name, replace=True) as place:
             _build(recipe, place, base, index, from_dir, progress)
@@ -175,12 +173,13 @@ def remove(name: str) -> int:
         )
     with files.locked(folder() / f".{wanted}.lock"):
         freed = sum(files.size_bytes(one) for one in (place, *_leftovers(wanted)) if one.is_dir())
-        gone = place.with_name(f".{wanted}.removed-{os.getpid()}")
+        gone = unfinished.beside(place, "removed")
         with files.explained(place):
             if place.is_dir():
                 place.rename(gone)
                 shutil.rmtree(gone)
-        _remove_leftovers(wanted)
+        for one in _leftovers(wanted):
+            shutil.rmtree(one, ignore_errors=True)
     installed.cache_clear()
     return freed
 
@@ -358,12 +357,6 @@ def _move_paths(place: Path, target: Path) -> None:
 def _leftovers(name: str) -> tuple[Path, ...]:
     """What an interrupted mopt left, or another one is at work in: who holds the lock knows."""
     return tuple(place for place in folder().glob(f".{name}.*-*") if place.is_dir())
-
-
-def _remove_leftovers(name: str) -> None:
-    """The caller holds the lock, so nobody is at work there."""
-    for place in _leftovers(name):
-        shutil.rmtree(place, ignore_errors=True)
 
 
 def _environment(
