@@ -18,7 +18,7 @@ from model_optimizer.core import Artifact, Lengths, ModelSpec, UsageError, diges
 from model_optimizer.core.paths import Order
 from model_optimizer.core.protocols import Progress
 from model_optimizer.facts import engine_limits
-from model_optimizer.system import environments
+from model_optimizer.system import environments, onnx_files
 from model_optimizer.system.making import Bench
 from model_optimizer.testing.contracts import tool_contract
 from model_optimizer.testing.graphs import FLOAT, HALF, graph
@@ -150,6 +150,18 @@ def test_a_bare_graph_is_a_source_by_what_it_says(tmp_path: Path) -> None:
     assert tools_of(prepare(engine, wish, KIT)) == ["onnx_taken", "engine_tensorrt_rtx"]
 
 
+def test_the_digest_of_a_bare_graph_covers_its_weights_beside_it(tmp_path: Path) -> None:
+    path, data = tmp_path / "net.onnx", tmp_path / "weights/net.bin"
+    path.write_bytes(graph(beside="weights/net.bin"))
+    data.parent.mkdir()
+    data.write_bytes(bytes(256))
+    _spec, source = onnx_source(path)
+    assert source.bytes == path.stat().st_size + 256
+    assert source.digest == onnx_files.content_digest(path) != digest.of_path(path)
+    data.write_bytes(b"1" * 256)
+    assert onnx_source(path)[1].digest != source.digest
+
+
 def test_a_graph_is_refused_by_its_opset_before_work(tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"
     path.write_bytes(graph(opset=99))
@@ -223,6 +235,36 @@ def test_a_script_makes_it_again_or_says_why_it_is_another(
         exec((tmp_path / "out/reproduce.py").read_text(), {"__name__": "again", "__doc__": ""})
     assert caught.value.code == code
     assert says in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("made", "said"), [("tensorrt_engine", True), ("tensorrt_rtx_engine", False)])
+def test_an_engine_whose_kernels_were_timed_says_so_where_it_is_another_file(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    made: str,
+    said: bool,
+) -> None:
+    times: list[int] = []
+
+    def run(_environment: str, _job: str, request: Mapping[str, Any], _progress: Progress) -> dict[str, Any]:
+        times.append(1)
+        (Path(request["out"]) / "model.engine").write_text(str(len(times)))
+        return {"versions": {"lib": "1.0"}}
+
+    chain = prepare(order(made), Wish(), KIT).work.chain[-1:]
+    (tmp_path / "graph").mkdir()
+    source = replace(order("onnx").source, path=str(tmp_path / "graph"), digest="")
+    bench = Bench(tools=TOOLS, schemes=SCHEMES, run=run)
+    _chain.follow(chain, source, tmp_path / "out", bench, lambda _t, _s: None)
+    monkeypatch.setattr(environments, "run_worker", run)
+    monkeypatch.setattr(sys, "argv", ["reproduce.py", str(tmp_path / "graph"), str(tmp_path / "again")])
+    script = (tmp_path / "out/reproduce.py").read_text()
+    with pytest.raises(SystemExit):
+        exec(script, {"__name__": "again", "__doc__": ""})
+    shown = capsys.readouterr().out
+    assert "not the same: model.engine" in shown
+    assert ("by timing them" in shown, "by timing them" in script.split("import json")[0]) == (said, said)
 
 
 def test_a_step_that_fails_leaves_nothing(tmp_path: Path) -> None:

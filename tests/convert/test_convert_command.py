@@ -132,6 +132,30 @@ def test_bad_requests_are_refused_before_work(bert: Path, words: list[str], code
     assert not out.exists()
 
 
+@pytest.mark.parametrize(
+    ("out", "steps", "says"),
+    [
+        ("bert/out", None, "lies inside of the model that is read"),
+        ("bert", None, "exists already"),
+        ("bert/..", None, "exists already"),
+        ("link/out", None, "lies inside of the model that is read"),
+        ("out", "bert/steps", "lies inside of the model that is read"),
+        ("out", "out", "lie in each other"),
+        ("out", "out/steps", "lie in each other"),
+        ("steps/out", "steps", "lie in each other"),
+    ],
+)
+def test_nothing_is_made_inside_of_the_model(bert: Path, out: str, steps: str | None, says: str) -> None:
+    place = bert.parent
+    (place / "link").symlink_to("bert")
+    before = sorted(place.rglob("*"))
+    kept = ("--steps", place / steps) if steps else ()
+    done = mopt(bert, "--to", "onnx", "--out", place / out, *kept)
+    assert done.returncode == 2, done.stderr
+    assert says in done.stderr and "hint: " in done.stderr
+    assert sorted(place.rglob("*")) == before
+
+
 @pytest.mark.parametrize("file", ["", "model.engine"])
 def test_an_engine_is_no_source(tmp_path: Path, file: str) -> None:
     (tmp_path / "model.engine").touch()

@@ -22,6 +22,12 @@ SCRIPT = "reproduce.py"
 PLACES = ("source", "out")
 UNLIKE = (CHAIN, SCRIPT, "build.log.gz")
 """Files that are not compared with a second making: they hold links, and times."""
+TIMED = "tensorrt_engine"
+BY_TIMING = (
+    "TensorRT chooses kernels by timing them on the GPU: model.engine may be another file each time it is "
+    "built, and computes the same within its precision"
+)
+"""TensorRT for RTX chooses when the engine is first run, so that its files are the same again."""
 
 
 def follow(
@@ -114,6 +120,7 @@ def _noting(run: RunWorker, hop: Hop, source: Artifact) -> RunWorker:
 def _script(
     link: Mapping[str, Any], request: Mapping[str, Any], source: Artifact, made: Mapping[str, str]
 ) -> str:
+    timed = link["format"] == TIMED
     return (
         Path(__file__)
         .with_name("reproduce.py.txt")
@@ -129,6 +136,8 @@ def _script(
             request=json.dumps(request),
             digest=source.digest,
             used=json.dumps(dict(link["versions"])),
+            timed=BY_TIMING if timed else "",
+            remark=f"\n{BY_TIMING[0].upper()}{BY_TIMING[1:]}." if timed else "",
             files=json.dumps(made),
         )
     )

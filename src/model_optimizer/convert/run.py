@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
-from model_optimizer.core import Artifact, ModelSpec, Progress, RunWorker, Scheme, UsageError, digest, paths
+from model_optimizer.core import Artifact, ModelSpec, Progress, RunWorker, Scheme, UsageError, paths
 from model_optimizer.core.paths import Chain, Order, Work, chains, choose
 from model_optimizer.core.protocols import Tool
 from model_optimizer.facts import engine_limits
-from model_optimizer.system import onnx_header
+from model_optimizer.system import onnx_files, onnx_header
 from model_optimizer.system.making import Bench, follow
 
 from . import _chain
@@ -120,7 +120,8 @@ def carry_out(found: Conversion, out: Path, run: RunWorker, progress: Progress) 
 def onnx_source(path: Path) -> tuple[ModelSpec, Artifact]:
     """A bare .onnx file as a model, by what it says of itself: its weights are in what most of them are in.
 
-    Raises UsageError for what is no ONNX file.
+    Its digest covers its weights, also where they lie beside it. Raises UsageError for what is no ONNX file,
+    or not whole.
     """
     if not path.is_file():
         raise UsageError(
@@ -128,7 +129,6 @@ def onnx_source(path: Path) -> tuple[ModelSpec, Artifact]:
         )
     header = onnx_header.read(path)
     count = max(1, header.parameters)
-    data = path.with_name(f"{path.name}.data")
     spec = ModelSpec(
         name=path.stem, path=str(path), architecture="onnx", model_type="onnx", task="vision",
         parameters=count, active_parameters=count, embedding_parameters=0, parameters_source="header",
@@ -140,8 +140,8 @@ def onnx_source(path: Path) -> tuple[ModelSpec, Artifact]:
         format="onnx_file",
         scheme=header.scheme,
         task="vision",
-        bytes=path.stat().st_size + (data.stat().st_size if data.is_file() else 0),
-        digest=digest.of_path(path),
+        bytes=onnx_files.size_bytes(path, header),
+        digest=onnx_files.content_digest(path),
     )
     return spec, made
 
@@ -205,6 +205,7 @@ def _require_readable(order: Order, form: str, build: Choices) -> None:
     if order.source.format not in (*GRAPHS, "onnx") or not path.is_file():
         return
     header = onnx_header.read(path)
+    onnx_files.beside(path, header)
     newest = engine_limits.limits("tensorrt_rtx").opset_to if form == "tensorrt_rtx_engine" else None
     if newest and header.opset > newest:
         raise UsageError(

@@ -41,9 +41,11 @@ def prepare(
 
 def convert(found: Conversion, out: Path, *, progress: Progress) -> Artifact:
     """Do what `prepare` settled. `out` appears when it is whole. Raises UsageError, HostError, ToolError."""
-    making.require_new(out)
+    source = found.work.source
+    making.require_new(out, source)
     if found.steps is not None:
-        making.require_new(found.steps)
+        making.require_new(found.steps, source)
+        _require_apart(out, found.steps)
     _require_builder(found)
     making.require_room(found.work.needs, out, probe.available_memory_bytes())
     # What the last step needs is missed before the first one begins.
@@ -57,6 +59,16 @@ def convert(found: Conversion, out: Path, *, progress: Progress) -> Artifact:
         raise UsageError(
             error.message, cause=error.cause, hint=error.hint, reference=error.reference
         ) from error
+
+
+def _require_apart(out: Path, steps: Path) -> None:
+    """What is made appears as a whole; what lies between is written while it is made."""
+    one, other = out.absolute().resolve(), steps.absolute().resolve()
+    if one.is_relative_to(other) or other.is_relative_to(one):
+        raise UsageError(
+            f"`{steps}` (--steps) and `{out}` (--out) lie in each other",
+            hint=("name two folders beside each other",),
+        )
 
 
 def _require_builder(found: Conversion) -> None:

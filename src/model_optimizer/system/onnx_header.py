@@ -9,6 +9,7 @@ import mmap
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from math import prod
 from pathlib import Path
 
@@ -40,6 +41,10 @@ QUANTIZED = frozenset(
 """Operators that compute with whole numbers, or turn them into others."""
 PICKLES = (b"PK\x03\x04", b"\x80\x02", b"\x80\x03", b"\x80\x04", b"\x80\x05")
 MOST_MESSAGES = 5_000_000
+MOST_AXES = 64
+"""As many as NumPy takes; every runtime takes fewer."""
+MOST_INNER = 8
+"""Graphs inside of graphs (branches, loops): deeper ones are no network."""
 MOST = 2**63 - 1
 
 Span = tuple[int, int]
@@ -57,6 +62,8 @@ class Header:
     outputs: tuple[str, ...]
     blocks: Mapping[int, int] = field(default_factory=dict[int, int])
     """Products with weights in blocks, by bits."""
+    data: Mapping[str, int] = field(default_factory=dict[str, int])
+    """Files beside the graph that hold weights, by the graph's names for them; the bytes each must have."""
 
     @property
     def parameters(self) -> int:
@@ -102,6 +109,16 @@ def read(path: Path) -> Header:
         ) from error
 
 
+@dataclass(slots=True)
+class _Found:
+    """What is counted on the way through a graph and those inside of it."""
+
+    operators: set[str] = field(default_factory=set[str])
+    weights: Counter[str] = field(default_factory=Counter[str])
+    blocks: Counter[int] = field(default_factory=Counter[int])
+    data: dict[str, int] = field(default_factory=dict[str, int])
+
+
 def _model(content: mmap.mmap) -> Header:
     opset, graph = 0, None
     for number, value in _fields(content, (0, len(content))):
@@ -113,37 +130,43 @@ def _model(content: mmap.mmap) -> Header:
                 opset = max(opset, version)
     if graph is None:
         raise _Broken("it holds no graph")
-    operators: set[str] = set()
-    weights: Counter[str] = Counter()
-    blocks: Counter[int] = Counter()
+    found = _Found()
     inputs: dict[str, tuple[Dimension, ...]] = {}
-    constants: set[str] = set()
     outputs: list[str] = []
+    constants = _graph(content, graph, found, 0)
     for number, value in _fields(content, graph):
-        if not isinstance(value, tuple):
-            continue
-        if number == 1:
-            operators.add(_operator(content, value, weights, blocks))
-        elif number == 5:
-            constants.add(_tensor(content, value, weights))
-        elif number == 11:
+        if number == 11 and isinstance(value, tuple):
             name, shape = _value(content, value)
             inputs[name] = shape
-        elif number == 12:
+        elif number == 12 and isinstance(value, tuple):
             outputs.append(_value(content, value)[0])
-    if not operators:
+    if not found.operators:
         raise _Broken("its graph computes nothing")
     return Header(
         opset=opset,
-        operators=frozenset(operators),
-        weights=weights,
+        operators=frozenset(found.operators),
+        weights=found.weights,
         inputs={name: shape for name, shape in inputs.items() if name not in constants},
         outputs=tuple(outputs),
-        blocks=blocks,
+        blocks=found.blocks,
+        data=found.data,
     )
 
 
-def _operator(content: mmap.mmap, span: Span, weights: Counter[str], blocks: Counter[int]) -> str:
+def _graph(content: mmap.mmap, span: Span, found: _Found, depth: int) -> set[str]:
+    """Count what a graph and those inside of it hold; the names of its constants."""
+    if depth > MOST_INNER:
+        raise _Broken(f"it holds graphs inside of graphs, {depth} deep")
+    constants: set[str] = set()
+    for number, value in _fields(content, span):
+        if number == 1 and isinstance(value, tuple):
+            _operator(content, value, found, depth)
+        elif number == 5 and isinstance(value, tuple):
+            constants.add(_tensor(content, value, found))
+    return constants
+
+
+def _operator(content: mmap.mmap, span: Span, found: _Found, depth: int) -> None:
     """The kind of a node, `domain::Kind` where it is not of the standard; a constant counts as a weight."""
     kind = domain = ""
     bits = 4
@@ -153,42 +176,63 @@ def _operator(content: mmap.mmap, span: Span, weights: Counter[str], blocks: Cou
                 kind = _text(content, value)
             elif number == 7:
                 domain = _text(content, value)
-            elif number == 5 and kind == "Constant":
-                for inner, tensor in _fields(content, value):
-                    if inner == 5 and isinstance(tensor, tuple):
-                        _tensor(content, tensor, weights)
-            elif number == 5 and kind == "MatMulNBits":
-                bits = _bits(content, value) or bits
+            elif number == 5:
+                bits = _attribute(content, value, found, depth) or bits
     named = f"{domain}::{kind}" if domain not in ("", "ai.onnx") else kind
+    found.operators.add(named)
     if named == BLOCKS:
-        blocks[bits] += 1
-    return named
+        found.blocks[bits] += 1
 
 
-def _bits(content: mmap.mmap, span: Span) -> int | None:
-    """What the attribute `bits` says; None of another attribute."""
+def _attribute(content: mmap.mmap, span: Span, found: _Found, depth: int) -> int | None:
+    """Counts tensors and graphs in it. What the attribute `bits` says; None of another attribute."""
     name, whole = "", None
     for number, value in _fields(content, span):
-        if number == 1 and isinstance(value, tuple):
+        if isinstance(value, int):
+            whole = value if number == 3 else whole
+        elif number == 1:
             name = _text(content, value)
-        elif number == 3 and isinstance(value, int):
-            whole = value
+        elif number in (5, 10):
+            _tensor(content, value, found)
+        elif number in (6, 11):
+            _graph(content, value, found, depth + 1)
     return whole if name == "bits" else None
 
 
-def _tensor(content: mmap.mmap, span: Span, weights: Counter[str]) -> str:
-    """The name of a constant; its numbers are counted by their format."""
-    name, kind, sizes = "", 0, list[int]()
+def _tensor(content: mmap.mmap, span: Span, found: _Found) -> str:
+    """The name of a constant; its numbers are counted by their format, and no more than there can be."""
+    name, kind, beside, sizes, entries = "", 0, False, list[int](), dict[str, str]()
     for number, value in _fields(content, span):
         if number == 1:
-            sizes += [value] if isinstance(value, int) else list(_packed(content, value))
-        elif number == 2 and isinstance(value, int):
-            kind = value
-        elif number == 8 and isinstance(value, tuple):
+            sizes += [value] if isinstance(value, int) else _packed(content, value)
+            if len(sizes) > MOST_AXES:
+                raise _Broken(f"a constant has more than {MOST_AXES} dimensions")
+        elif isinstance(value, int):
+            kind = value if number == 2 else kind
+            beside = value == 1 if number == 14 else beside
+        elif number == 8:
             name = _text(content, value)
+        elif number == 13:
+            key, text = (b"".join(_bytes(content, value, n)).decode("utf-8", "replace") for n in (1, 2))
+            entries[key] = text
+    count = prod(sizes)
+    have = _noted(name, entries, count, found) if beside else span[1] - span[0]
+    if count > 8 * have:
+        raise _Broken(f"`{name[:80]}` says that it has more numbers than fit into its {have:,} bytes")
     if kind in NUMBERS:
-        weights[NUMBERS[kind]] += prod(sizes)
+        found.weights[NUMBERS[kind]] += count
     return name
+
+
+def _noted(name: str, entries: Mapping[str, str], count: int, found: _Found) -> int:
+    """The bytes of a constant that lies in another file, which is noted with the bytes it must have."""
+    numbers = {key: entries.get(key, "0") for key in ("offset", "length")}
+    if not all(text.isascii() and text.isdecimal() and len(text) < 20 for text in numbers.values()):
+        raise _Broken(f"nothing says where `{name[:80]}` lies beside it: {numbers}"[:300])
+    have = int(numbers["length"]) or -(-count // 8)
+    where = entries.get("location", "")
+    found.data[where] = max(found.data.get(where, 0), int(numbers["offset"]) + have)
+    return have
 
 
 def _value(content: mmap.mmap, span: Span) -> tuple[str, tuple[Dimension, ...]]:
@@ -204,8 +248,10 @@ def _value(content: mmap.mmap, span: Span) -> tuple[str, tuple[Dimension, ...]]:
                 dimension
                 for tensor in _inside(content, value, 1)
                 for shape in _inside(content, tensor, 2)
-                for dimension in _inside(content, shape, 1)
+                for dimension in islice(_inside(content, shape, 1), MOST_AXES + 1)
             ]
+            if len(dimensions) > MOST_AXES:
+                raise _Broken(f"`{name[:80]}` has more than {MOST_AXES} dimensions")
     return name, tuple(_size(content, one, f"{name}_{place}") for place, one in enumerate(dimensions))
 
 
@@ -259,11 +305,18 @@ def _fields(content: mmap.mmap, span: Span) -> Iterator[tuple[int, int | Span]]:
     raise _Broken("it has too many parts")
 
 
-def _packed(content: mmap.mmap, span: Span) -> Iterator[int]:
+def _packed(content: mmap.mmap, span: Span) -> list[int]:
+    """Sizes one after the other; beyond MOST_AXES the rest is left."""
     place, end = span
-    while place < end:
+    found: list[int] = []
+    while place < end and len(found) <= MOST_AXES:
         value, place = _varint(content, place, end)
-        yield value
+        found.append(value)
+    return found
+
+
+def _bytes(content: mmap.mmap, span: Span, wanted: int) -> Iterator[bytes]:
+    return (content[start:end] for start, end in _inside(content, span, wanted))
 
 
 def _varint(content: mmap.mmap, place: int, end: int) -> tuple[int, int]:
