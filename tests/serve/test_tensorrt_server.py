@@ -26,6 +26,7 @@ pytestmark = pytest.mark.engine
 HERE = Path(__file__).parent
 MAKERS = HERE.parent / "workers"
 VERSION = "11.4.0"
+NOTHING = Wish()
 HOST = Host(gpus=(Gpu(name="card", compute_capability=(8, 9)),))
 PROFILES: dict[str, list[dict[str, tuple[int, int, int]]]] = {
     "embed": [
@@ -93,10 +94,12 @@ def built(graphs: dict[str, Path], play: Play, tmp_path_factory: pytest.TempPath
     return folders
 
 
-def begin(folder: Path, python: Path, log: Path, version: str = VERSION) -> ServerHandle:
+def begin(
+    folder: Path, python: Path, log: Path, version: str = VERSION, wish: Wish = NOTHING
+) -> ServerHandle:
     """`mopt serve FOLDER` on a machine with a GPU, with the stand-in in the worker's place."""
     engines = plugins.load_all("model_optimizer.engines")
-    order = resolve(str(folder), Wish(), HOST, engines=engines, schemes={})
+    order = resolve(str(folder), wish, HOST, engines=engines, schemes={})
 
     def play_worker(launch: Launch, log: Path) -> Running:
         assert launch.job is not None and launch.environment == "tensorrt"
@@ -213,6 +216,7 @@ def test_an_engine_that_carries_its_runtime_runs_only_where_it_is_trusted(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv("MOPT_TRUST_ENGINE_CODE", "1")  # a word for every start of a shell is no trust
     one = {
         "scheme": "fp32", "flavour": "tensorrt", "allow_wrong_precision": True, "version_compatible": True,
         "source": str(graphs["embed"]), "out": str(tmp_path / "engine"), "profiles": PROFILES["embed"],
@@ -220,10 +224,10 @@ def test_an_engine_that_carries_its_runtime_runs_only_where_it_is_trusted(
     play("build", {"builds": [one]})
     with pytest.raises(ToolError, match="by code that it holds") as caught:
         begin(tmp_path / "engine", onnx_env_python, tmp_path / "serve.log")
-    assert "MOPT_TRUST_ENGINE_CODE=1" in caught.value.hint[0]
-    monkeypatch.setenv("MOPT_TRUST_ENGINE_CODE", "1")
-    said = play("ask", {"model": str(tmp_path / "engine"), "shapes": [[2, 10]]})
-    assert said["found"][0]["rows"] == 2
+    assert "--set allow_engine_code=1" in caught.value.hint[0]
+    trusting = Wish(settings={"allow-engine-code": "1"})
+    running = begin(tmp_path / "engine", onnx_env_python, tmp_path / "serve.log", wish=trusting)
+    running.stop()
 
 
 def test_a_broken_engine_says_what_tensorrt_said(

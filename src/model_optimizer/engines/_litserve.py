@@ -15,6 +15,9 @@ JOBS = {
 NUMBERS = ("threads", "max_model_len", "max_batch_size", "max_batched_tokens")
 TAKES = frozenset({*NUMBERS, "batch_timeout_ms", "allow_spinning", "host"})
 ON_A_GPU = TAKES - {"threads", "allow_spinning"}
+ENGINES = ON_A_GPU | {"allow_engine_code"}
+"""What servers of built engines take; the last lets a version-compatible engine run the code in it."""
+
 KEY = "MOPT_API_KEY"
 
 
@@ -32,6 +35,14 @@ def whole(plan: Plan, name: str) -> int | None:
         return int(value)
     except ValueError:
         raise UsageError(f"the setting `{name}` is a whole number, not `{value}`") from None
+
+
+def yes(plan: Plan, name: str) -> bool:
+    """A setting that is 1 or 0, False where the plan leaves it out. Raises UsageError."""
+    value = plan.setting(name) or "0"
+    if value not in ("0", "1"):
+        raise UsageError(f"the setting `{name}` is 1 or 0, not `{value}`")
+    return value == "1"
 
 
 def launch(plan: Plan, port: int, backend: str, env: Mapping[str, str]) -> Launch:
@@ -52,6 +63,7 @@ def launch(plan: Plan, port: int, backend: str, env: Mapping[str, str]) -> Launc
         **{name: whole(plan, name) for name in NUMBERS},
         "batch_timeout_ms": float(timeout) if timeout else None,
         "dtype": plan.scheme,
+        **({"allow_engine_code": True} if yes(plan, "allow_engine_code") else {}),
         "spin": plan.setting("allow_spinning") == "1",
     }
     assert plan.environment is not None

@@ -32,7 +32,7 @@ ONE_PROCESS = True
 SERVES = {"tensorrt_engine": READS["onnx"] | {"int4_rtn"}}
 """What our server runs: a folder with the engine that `mopt convert` built. A plan names the graph before."""
 
-TAKES = _litserve.ON_A_GPU
+TAKES = _litserve.ENGINES
 KEY = _litserve.KEY
 PACKAGE = "tensorrt-cu13-bindings"
 

@@ -29,7 +29,7 @@ ONE_PROCESS = True
 SERVES = {"tensorrt_rtx_engine": READS["onnx"]}
 """What our server runs: a folder with the engine that `mopt convert` built. A plan names the graph before."""
 
-TAKES = _litserve.ON_A_GPU
+TAKES = _litserve.ENGINES
 KEY = _litserve.KEY
 PACKAGE = "tensorrt-rtx-cu13-bindings"
 PRECISIONS = {

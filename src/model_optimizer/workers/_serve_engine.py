@@ -7,7 +7,6 @@ fewer than it takes are filled up.
 
 import json
 import math
-import os
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,18 +18,18 @@ from _engine_device import Driver, numbers_of, plain
 
 FLAVOURS = {"tensorrt": "tensorrt", "tensorrt_rtx": "rtx"}
 """The backends of a request, and what the builder calls them."""
-TRUST = "MOPT_TRUST_ENGINE_CODE"
-"""Set to 1 by a user who trusts the code inside version-compatible engines."""
-
 Shape = tuple[int, ...]
 Profile = Mapping[str, tuple[Shape, Shape, Shape]]
 """For each input its least, usual and largest shape."""
 
 
 class EngineSession:
-    """`driver` is the memory of the GPU, handed over where a test has another one."""
+    """`driver` is the memory of the GPU, handed over where a test has another one.
 
-    def __init__(self, folder: Path, flavour: str, driver: Any = None) -> None:
+    `trusted` says that whoever starts this engine lets the code run that a version-compatible one holds.
+    """
+
+    def __init__(self, folder: Path, flavour: str, driver: Any = None, *, trusted: bool = False) -> None:
         import tensorrt_build
 
         self._trt = tensorrt_build.load_library(flavour)
@@ -38,7 +37,7 @@ class EngineSession:
         self._log = new_log(self._trt)
         self._driver = driver or Driver()
         self._runtime = self._trt.Runtime(self._log)
-        self._engine = self._opened(folder)
+        self._engine = self._opened(folder, trusted=trusted)
         names = [self._engine.get_tensor_name(number) for number in range(self._engine.num_io_tensors)]
         given = {n for n in names if self._engine.get_tensor_mode(n) == self._trt.TensorIOMode.INPUT}
         self.inputs = tuple(name for name in names if name in given)
@@ -76,16 +75,19 @@ class EngineSession:
             self._driver.free(address)
         self._buffers.clear()
 
-    def _opened(self, folder: Path) -> Any:
+    def _opened(self, folder: Path, *, trusted: bool) -> Any:
         facts = json.loads((folder / "mopt.json").read_text(encoding="utf-8"))["engine"]
         if facts.get("version_compatible"):
             # It holds the code that runs it: whoever made the file would run programs here.
-            if os.environ.get(TRUST) != "1":
+            if not trusted:
                 fail(
                     "engine-brings-code",
                     f"the engine in `{folder.name}` runs with later versions by code that it holds",
                     ["that code runs on this machine with all rights of the server"],
-                    [f"where you built it yourself or trust its maker: --env {TRUST}=1", "or build it here"],
+                    [
+                        "where you built it yourself or trust its maker: --set allow_engine_code=1",
+                        "or build it here",
+                    ],
                 )
             self._runtime.engine_host_code_allowed = True
         engine = self._runtime.deserialize_cuda_engine((folder / facts["file"]).read_bytes())

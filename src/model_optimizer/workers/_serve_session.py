@@ -37,7 +37,7 @@ def open_session(folder: Path, request: Mapping[str, Any]) -> Session:
     """By the request's `backend`. Raises Failure where it cannot be loaded."""
     flavour = FLAVOURS.get(request["backend"])
     if flavour is not None:
-        return EngineSession(folder, flavour)
+        return EngineSession(folder, flavour, trusted=bool(request.get("allow_engine_code")))
     cuda = request["backend"] == CUDA
     return OnnxSession(folder, threads=request.get("threads"), spin=bool(request.get("spin")), cuda=cuda)
 
