@@ -16,6 +16,7 @@ from model_optimizer.core import (
     GpuMemory,
     Host,
     HostError,
+    Launch,
     MoptError,
     Plan,
     Setting,
@@ -27,8 +28,9 @@ from model_optimizer.core import (
 )
 from model_optimizer.flow.serve import How, NextPlan, Room, Started, begin, explained, prepared, shown
 from model_optimizer.schemes import bf16
-from model_optimizer.serve import Order, starts
+from model_optimizer.serve import Order, start_launch, starts
 from model_optimizer.system import ledger
+from model_optimizer.system.processes import Rotation, Running
 
 from .test_next_plan import fit
 
@@ -233,6 +235,27 @@ def test_a_failure_of_an_earlier_start_in_the_log_is_not_the_cause(
     with pytest.raises(MoptError) as caught:
         serve("vllm", tmp_path, python=vllm_python, adapt=4)
     assert not any("cuda-oom" in line for line in caught.value.cause)
+
+
+@pytest.mark.parametrize(("lines", "dies_of"), [(3, "unknown"), (3000, "kv-too-small")])
+def test_what_an_image_pull_wrote_is_not_what_the_engine_said(
+    lines: int, dies_of: str, played: Path, tmp_path: Path, vllm_python: Path
+) -> None:
+    """It wrote so much in the second case that the engine's words are in a new file."""
+    rotation = Rotation(limit_bytes=1 << 16)
+
+    def pull_and_start(launch: Launch, log: Path) -> Running:
+        with log.open("a") as stream:
+            stream.write("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2 GiB\n" * lines)
+        return start_launch(launch, log, python=vllm_python, rotation=rotation)
+
+    played.write_text(dies_of)
+    made = order("vllm", tmp_path, max_model_len="40960")
+    (tmp_path / "serve.log").write_text("an earlier start\n" * 100)
+    with pytest.raises(ToolError) as caught:
+        serve("vllm", tmp_path, made, rotation=rotation, start_process=pull_and_start)
+    assert not any("cuda-oom" in line for line in caught.value.cause)
+    assert isinstance(caught.value, NextPlan) == (dies_of == "kv-too-small")
 
 
 def test_a_start_that_hangs_says_what_it_was_doing(played: Path, tmp_path: Path) -> None:

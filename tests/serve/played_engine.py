@@ -65,6 +65,7 @@ FAILURES = {
         "total capacity of 23.65 GiB of which 1.12 GiB is free.\n"
     ),
     "no-model": "OSError: /m does not appear to have a file named config.json.\n",
+    "unknown": "The flux capacitor is empty.\n",
     "port-taken": "OSError: [Errno 98] Address already in use\n",
 }
 ENGINE, WORDS = sys.argv[1], sys.argv[2:]

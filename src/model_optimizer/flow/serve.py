@@ -144,14 +144,14 @@ def begin(order: Order, engine: Engine, room: Room, how: How, progress: Progress
     model = _model(order)
     changes: list[Change] = []
     while True:
-        begun = begin_log(how.log, how.rotation)
+        words = _Words(how)
         try:
-            server = _start(order, engine, room, how, progress)
+            server = _start(order, engine, room, words.noted(), progress)
             break
         except MoptError as error:
-            found = diagnosed(how.log, from_byte=begun)
+            found = diagnosed(how.log, from_byte=words.begin)
             explained = explain(error, found, how.log)
-            change = _next(order, engine, room, model, found, _said(how.log, begun))
+            change = _next(order, engine, room, model, found, _said(how.log, words.begin))
             if change is None:
                 raise explained from error
             if len(changes) >= how.adapt:
@@ -161,6 +161,23 @@ def begin(order: Order, engine: Engine, room: Room, how: How, progress: Progress
             order = dataclasses.replace(order, plan=change.of(order.plan))
     compared = learn(order, engine, room, model, server, how)
     return Started(server=server, order=order, changes=tuple(changes), compared=compared)
+
+
+class _Words:
+    """Where in the log the words of one start begin: those of its last process, once there is one. Pulling an
+    image writes to the log before that, and may leave so much that the process gets a new one."""
+
+    def __init__(self, how: How) -> None:
+        self._how = how
+        self.begin = begin_log(how.log, how.rotation)
+
+    def noted(self) -> How:
+        """The same, and where each process begins is kept."""
+        return dataclasses.replace(self._how, began=self._began)
+
+    def _began(self, running: Running) -> None:
+        self.begin = running.log_from
+        self._how.began(running)
 
 
 def _start(order: Order, engine: Engine, room: Room, how: How, progress: Progress) -> ServerHandle:
