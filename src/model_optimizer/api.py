@@ -430,7 +430,12 @@ def verify(
     from model_optimizer.verify import texts as inputs
 
     if layer == "service":
-        return _service(candidate, inside, progress)
+        if run:
+            raise UsageError(
+                "`--layer service` asks a URL, which is no candidate of a run",
+                hint=("leave --run out; --out FILE keeps the verdict",),
+            )
+        return _service(candidate, inside, progress, scheme)
     if layer == "operators" and run:
         raise UsageError(
             "`--layer operators` takes a folder, not a run", hint=("name the candidate's artifacts folder",)
@@ -516,7 +521,7 @@ def _vision(made: Artifact, truth: Artifact, progress: Progress) -> Verdict:
     return verify_vision(made, truth, weight_bits=bits, run=environments.run_worker, progress=progress)
 
 
-def _service(url: str, inside: "Inside | None", progress: Progress) -> Verdict:
+def _service(url: str, inside: "Inside | None", progress: Progress, named: str | None) -> Verdict:
     from model_optimizer.flow import verify_inside, verify_service
     from model_optimizer.verify import endpoint
 
@@ -525,7 +530,8 @@ def _service(url: str, inside: "Inside | None", progress: Progress) -> Verdict:
             "`--layer service` asks a running server", hint=("name its URL, http://127.0.0.1:8000",)
         )
     place = endpoint.read(url, task="generate", scheme="bf16")
-    return verify_service.verify(place.url, inside or verify_inside.Inside(), progress=progress)
+    told = verify_service.told_of(place.url, scheme(named) if named else None, scheme)
+    return verify_service.verify(place.url, inside or verify_inside.Inside(), progress=progress, told=told)
 
 
 def _operators(

@@ -153,6 +153,8 @@ def test_vectors_that_change_under_load_or_are_anothers() -> None:
         ("Sure! Here is", "length", 4, 4),
         ('{"ok": ', "stop", 4, 4),
         (None, "length", 0, 0),
+        ("  ", "length", 0, 0),
+        ("", "stop", 4, 4),
     ],
 )
 def test_a_schema_is_judged_by_its_beginning_where_it_was_cut(

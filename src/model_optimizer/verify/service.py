@@ -3,27 +3,20 @@
 What was asked and answered becomes comparisons here; asking is the caller's work.
 """
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
 from statistics import median
 
 from model_optimizer.core import Comparison, LoadPoint, Slo, Verdict
-from model_optimizer.core.verdict import Outcome, worst
+from model_optimizer.core.verdict import worst
 
 from .judged import Judged, gated_share, more_texts, outcome, reported
 from .limits import NEAR_TIE
+from .service_seen import Feature, Resting, Said, Seen, limit
+from .service_vectors import vectors
 
 SAME = 0.99
 """Least share of tokens that are the same under load, near-ties apart. ASSUMED: sums are taken in another
 order in another batch, which moves a logit by a unit in the last place and changes only near-ties."""
-
-SAME_VECTOR = 0.9999
-"""Least cosine of a vector under load to the one alone. ASSUMED: padding and another order of sums were seen
-to move it by 1e-6 in 32 bits and by 1e-5 in FP16; INT8 with a scale for a whole batch moves it further."""
-
-QUANTIZED_VECTOR = 0.98
-"""Below it no number format excuses it: the gate of INT8 for the model itself (schemes/int8)."""
 
 STARVED = 10.0
 """Times the median from which one answer among equal ones took too long."""
@@ -34,59 +27,6 @@ it is drift; and how many answers a half needs. ASSUMED: a busy neighbour alone 
 
 NEVER_STARVED_S = 1.0
 """What nobody calls starved, however quick the others were."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """One answer of one request: the `prompt`'s number, its pieces in order, and how long it took.
-
-    `gaps` are the nats between the two likeliest tokens at each piece, where the server tells; `error` says
-    what went wrong. A model that embeds says a `vector` in place of pieces.
-    """
-
-    prompt: int
-    pieces: tuple[str, ...] = ()
-    gaps: tuple[float, ...] = ()
-    seconds: float = 0.0
-    error: str | None = None
-    vector: tuple[float, ...] = ()
-
-    @property
-    def text(self) -> str:
-        return "".join(self.pieces)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Feature:
-    """A promise of the interface: how often it was asked for, and what was wrong with the answers."""
-
-    name: str
-    asked: int
-    wrong: tuple[str, ...] = ()
-    missing: str | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Resting:
-    """What the engine says of itself when nothing runs, before and after the load; None where it is mute."""
-
-    running: float | None = None
-    kv_before: float | None = None
-    kv_after: float | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Seen:
-    """All that was seen of a server. `markers[i]` is a word that only prompt i holds."""
-
-    url: str
-    concurrency: int
-    markers: tuple[str, ...]
-    alone: tuple[Said, ...]
-    together: tuple[Said, ...]
-    point: LoadPoint | None = None
-    resting: Resting = field(default_factory=Resting)
-    features: tuple[Feature, ...] = ()
 
 
 def verify_service(seen: Seen, slo: Slo) -> Verdict:
@@ -118,19 +58,6 @@ def _why(bad: Comparison) -> str:
     return f"{bad.metric}: {bad.because or bad.where}"
 
 
-def _limit(
-    metric: str, got: float | None, wanted: str, ok: bool, *, where: str, samples: int | None = None,
-    because: str | None = None,
-) -> Judged:  # fmt: skip
-    result: Outcome = "pass" if ok else "fail"
-    return Judged(
-        comparison=Comparison(
-            metric=metric, got=got, wanted=wanted, outcome=result, where=where, samples=samples,
-            because=None if ok else because,
-        )
-    )  # fmt: skip
-
-
 def _errors(seen: Seen, slo: Slo) -> Judged:
     """Requests that failed, of all that were sent."""
     bad = [s for s in (*seen.alone, *seen.together) if s.error]
@@ -140,7 +67,7 @@ def _errors(seen: Seen, slo: Slo) -> Judged:
         total += seen.point.completed + seen.point.failed
         failed += seen.point.failed
         kinds = kinds or ", ".join(f"{n} {kind}" for kind, n in seen.point.errors.items())
-    return _limit(
+    return limit(
         "error_rate", failed / max(1, total), f"<= {slo.error_rate:g}", failed <= slo.error_rate * total,
         where=f"{failed} of {total} requests failed", samples=total, because=kinds or None,
     )  # fmt: skip
@@ -151,12 +78,12 @@ def _answers(seen: Seen) -> tuple[Judged, ...]:
     alone = {s.prompt: s for s in seen.alone if not s.error}
     pairs = [(alone[s.prompt], s) for s in seen.together if not s.error and s.prompt in alone]
     if any(said.vector for said in alone.values()):
-        return _vectors(pairs, alone, seen.concurrency)
+        return vectors(pairs, alone, seen.concurrency, seen.told)
     mixed = [
         got for wanted, got in pairs if got.text != wanted.text and _of_another(got, alone, seen.markers)
     ]
     where = f"{len(mixed)} of {len(pairs)} answers hold what was said to another request"
-    foreign = _limit(
+    foreign = limit(
         "mixed_streams", float(len(mixed)), "= 0", not mixed, where=where, samples=len(pairs),
         because=f"prompt {mixed[0].prompt + 1} got another one's answer" if mixed else None,
     )  # fmt: skip
@@ -185,40 +112,6 @@ def _answers(seen: Seen) -> tuple[Judged, ...]:
         where=f"whole answers; {near} leave at a near-tie ({NEAR_TIE:g} nats)",
     )  # fmt: skip
     return foreign, share, whole
-
-
-def _vectors(
-    pairs: Sequence[tuple[Said, Said]], alone: Mapping[int, Said], concurrency: int
-) -> tuple[Judged, ...]:
-    """Vectors that are nearer to what another prompt gets, then the least cosine to the one alone."""
-    near = [_cosine(wanted.vector, got.vector) for wanted, got in pairs]
-    mixed = [
-        got
-        for (wanted, got), own in zip(pairs, near, strict=True)
-        if any(_cosine(a.vector, got.vector) > own + 1e-6 for a in alone.values() if a is not wanted)
-    ]
-    least = min(near, default=0.0)
-    foreign = _limit(
-        "mixed_streams", float(len(mixed)), "= 0", not mixed, samples=len(pairs),
-        where=f"{len(mixed)} of {len(pairs)} vectors are nearer to what another request gets",
-        because=f"prompt {mixed[0].prompt + 1} got another one's vector" if mixed else None,
-    )  # fmt: skip
-    moved = "a vector depends on what is computed beside it"
-    same = _limit(
-        "same_vectors", least, f">= {SAME_VECTOR:g}", least >= SAME_VECTOR, samples=len(pairs),
-        where=f"least cosine at concurrency {concurrency} to the vector alone", because=moved,
-    )  # fmt: skip
-    if QUANTIZED_VECTOR <= least < SAME_VECTOR:
-        because = f"{moved}: right where INT8 has one scale for a whole batch, a fault in 16 and 32 bits"
-        same = replace(same, comparison=replace(same.comparison, outcome="undecided", because=because))
-    return foreign, same
-
-
-def _cosine(one: Sequence[float], other: Sequence[float]) -> float:
-    if len(one) != len(other):
-        return -1.0
-    lengths = math.hypot(*one) * math.hypot(*other)
-    return sum(a * b for a, b in zip(one, other, strict=True)) / lengths if lengths else 0.0
 
 
 def _of_another(got: Said, alone: dict[int, Said], markers: Sequence[str]) -> bool:
@@ -255,7 +148,7 @@ def _starved(seen: Seen) -> Judged:
     slowest = times[-1] if times else 0.0
     ratio = slowest / usual if usual else 1.0
     ok = slowest <= NEVER_STARVED_S or ratio <= STARVED
-    return _limit(
+    return limit(
         "starvation", ratio, f"<= {STARVED:g}", ok, samples=len(times),
         where=f"the slowest answer took {slowest:.3g} s, half of them {usual:.3g} s",
         because="one request waited while others were served",
@@ -272,7 +165,7 @@ def _drift(together: Sequence[Said]) -> tuple[Judged, ...]:
     ratio = median(late) / max(1e-9, median(early))
     slower = sum(b > a for a in early for b in late) / (len(early) * len(late))
     return (
-        _limit(
+        limit(
             "token_time_drift", ratio, f"<= {DRIFTED:g}", ratio <= DRIFTED or slower < SLOWER,
             samples=len(times), where=f"{slower:.0%} of later answers beside earlier ones are slower",
             because="each token takes longer the longer the server runs",
@@ -283,7 +176,7 @@ def _drift(together: Sequence[Said]) -> tuple[Judged, ...]:
 def _feature(found: Feature) -> Judged:
     metric = {"tool calls": "tool_calls", "JSON schema": "json_schema", "reasoning": "reasoning_split"}
     good = found.asked - len(found.wrong)
-    return _limit(
+    return limit(
         metric[found.name], good / found.asked, "= 1", not found.wrong, samples=found.asked,
         where=f"{good} of {found.asked} answers keep it", because=found.wrong[0] if found.wrong else None,
     )  # fmt: skip
@@ -293,22 +186,22 @@ def _load(point: LoadPoint, slo: Slo) -> tuple[Judged, ...]:
     """The load's percentiles beside the limits, and whether latency stayed the same."""
     found: list[Judged] = []
     for name in ("ttft_ms", "tpot_ms", "e2e_ms"):
-        numbers, limit = getattr(point, name), getattr(slo, name)
+        numbers, wanted = getattr(point, name), getattr(slo, name)
         high = numbers.p99 if slo.percentile >= 99 else (numbers.p90 if slo.percentile >= 90 else numbers.p50)
         where = f"P50 {_ms(numbers.p50)}, P99 {_ms(numbers.p99)}, {point.target}"
-        if limit is None:
+        if wanted is None:
             if numbers.p50 is not None:
                 found.append(reported(name, numbers.p50, samples=point.completed, where=where))
             continue
         found.append(
-            _limit(
-                name, high, f"<= {limit:g}", high is not None and high <= limit, samples=point.completed,
-                where=where, because=f"P{slo.percentile:g} is {_ms(high)}, {limit:g} ms is the limit",
+            limit(
+                name, high, f"<= {wanted:g}", high is not None and high <= wanted, samples=point.completed,
+                where=where, because=f"P{slo.percentile:g} is {_ms(high)}, {wanted:g} ms is the limit",
             )
         )  # fmt: skip
     if point.steady is not None:
         found.append(
-            _limit(
+            limit(
                 "steady", point.drift, "no drift", point.steady, samples=point.completed,
                 where=point.steady_because or "second half of the load beside the first",
                 because=f"latency rose by {point.drift or 0:.0%} within the load",
@@ -322,7 +215,7 @@ def _rest(resting: Resting) -> tuple[Judged, ...]:
     found: list[Judged] = []
     if resting.running is not None:
         found.append(
-            _limit(
+            limit(
                 "left_running", resting.running, "= 0", resting.running == 0,
                 where="requests that the engine still runs after the load", because="requests never end",
             )
@@ -330,7 +223,7 @@ def _rest(resting: Resting) -> tuple[Judged, ...]:
     if resting.kv_before is not None and resting.kv_after is not None:
         grown = resting.kv_after - resting.kv_before
         found.append(
-            _limit(
+            limit(
                 "kv_held", resting.kv_after, f"<= {resting.kv_before + 0.01:.3g}", grown <= 0.01,
                 where="share of the KV cache in use when nothing runs",
                 because=f"it was {resting.kv_before:.1%} before the load",

@@ -1,0 +1,138 @@
+"""Asks a server of this machine one thing at a time; what it says becomes nouns of the layer `service`."""
+
+import json
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any, cast
+
+from model_optimizer.core import HostError, UsageError
+from model_optimizer.system import local_http
+from model_optimizer.verify.service_seen import Said
+
+KEY = "MOPT_API_KEY"
+PROMPTS = 16
+TOKENS = 24
+TIMEOUT_S = 120.0
+FIRST, SECOND = ("harbour", "lantern", "meadow", "granite"), ("amber", "violet", "copper", "ivory")
+
+
+class Asker:
+    """Sends prompts to a server of this machine and reads streamed answers."""
+
+    def __init__(self, url: str, model: str | None) -> None:
+        self.url = url
+        self.key = os.environ.get(KEY, "").strip() or None
+        self.model = model or self._first()
+        self.markers = tuple(f"{a}-{b}" for a in FIRST for b in SECOND)
+        self.prompts = tuple(
+            f"Note {n + 1}. The keeper wrote one word in the log and asked for it again: {marker}"
+            for n, marker in enumerate(self.markers)
+        )
+
+    def _first(self) -> str:
+        reply = local_http.ask(f"{self.url}/v1/models", key=self.key)
+        if reply is None:
+            raise HostError(f"nobody answers at {self.url}", hint=("is the server running, on this port?",))
+        try:
+            return str(json.loads(reply.body)["data"][0]["id"])
+        except (ValueError, KeyError, IndexError, TypeError):
+            raise UsageError(
+                f"{self.url} does not say which model it serves",
+                cause=(f"status {reply.status} of /v1/models",),
+                hint=("name it with --model; a key is read from MOPT_API_KEY",),
+            ) from None
+
+    def ask(self, prompt: int) -> Said:
+        """One completion, greedy, streamed, with the gap of each token where the server tells it."""
+        body = {
+            "model": self.model, "prompt": self.prompts[prompt], "max_tokens": TOKENS, "temperature": 0,
+            "stream": True, "logprobs": 2, "ignore_eos": True,
+        }  # fmt: skip
+        began = time.perf_counter()
+        reply = local_http.ask(f"{self.url}/v1/completions", body=body, key=self.key, timeout_s=TIMEOUT_S)
+        took = time.perf_counter() - began
+        if reply is None:
+            return Said(prompt=prompt, seconds=took, error=f"no answer within {TIMEOUT_S:g} s, or cut off")
+        if reply.status != 200:
+            return Said(prompt=prompt, seconds=took, error=f"status {reply.status}")
+        pieces, gaps, ended = _read(reply.body)
+        error = None if ended else "the stream ended before its end"
+        return Said(prompt=prompt, pieces=pieces, gaps=gaps, seconds=took, error=error)
+
+    def embed(self, prompt: int) -> Said:
+        """The vector of one prompt."""
+        body = {"model": self.model, "input": self.prompts[prompt]}
+        began = time.perf_counter()
+        reply = local_http.ask(f"{self.url}/v1/embeddings", body=body, key=self.key, timeout_s=TIMEOUT_S)
+        took = time.perf_counter() - began
+        if reply is None or reply.status != 200:
+            error = f"status {reply.status}" if reply else f"no answer within {TIMEOUT_S:g} s, or cut off"
+            return Said(prompt=prompt, seconds=took, error=error)
+        try:
+            vector = tuple(float(number) for number in json.loads(reply.body)["data"][0]["embedding"])
+        except (ValueError, KeyError, IndexError, TypeError):
+            return Said(prompt=prompt, seconds=took, error="the answer holds no vector")
+        if not vector or not all(map(math.isfinite, vector)):
+            return Said(prompt=prompt, seconds=took, error="the vector holds what is no number")
+        return Said(prompt=prompt, seconds=took, vector=vector)
+
+    def chat(self, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
+        """A chat request: status, and the choice's message with `finish_reason`."""
+        full = {
+            "model": self.model, "temperature": 0, "max_tokens": 64,
+            "messages": [{"role": "user", "content": "Report that all is well."}], **body,
+        }  # fmt: skip
+        reply = local_http.ask(
+            f"{self.url}/v1/chat/completions", body=full, key=self.key, timeout_s=TIMEOUT_S
+        )
+        if reply is None or reply.status != 200:
+            return (reply.status if reply else 0), {}
+        try:
+            choice = json.loads(reply.body)["choices"][0]
+            return 200, {**choice["message"], "finish_reason": choice.get("finish_reason")}
+        except (ValueError, KeyError, IndexError, TypeError):
+            return 200, {}
+
+
+def _read(body: bytes) -> tuple[tuple[str, ...], tuple[float, ...], bool]:
+    """Text and gaps of a stream's events, and whether it came to its end."""
+    pieces: list[str] = []
+    gaps: list[float] = []
+    ended = False
+    for event in _events(body):
+        if event is None:
+            ended = True
+            continue
+        for choice in event.get("choices") or ():
+            if text := choice.get("text"):
+                pieces.append(str(text))
+                gaps.append(_gap(choice.get("logprobs")))
+    return tuple(pieces), tuple(gaps), ended
+
+
+def _events(body: bytes) -> Iterator[dict[str, Any] | None]:
+    """Each event of a stream; None for the mark of its end. What is no JSON is left out."""
+    for line in body.decode("utf-8", "replace").splitlines():
+        if not line.startswith("data:"):
+            continue
+        data = line[5:].strip()
+        if data == "[DONE]":
+            yield None
+            continue
+        try:
+            event = json.loads(data)
+        except ValueError:
+            continue
+        if isinstance(event, dict):
+            yield cast("dict[str, Any]", event)
+
+
+def _gap(logprobs: Any) -> float:
+    """Nats between the two likeliest tokens; infinite where the server tells nothing."""
+    try:
+        best = sorted(logprobs["top_logprobs"][0].values(), reverse=True)
+        return float(best[0] - best[1])
+    except (KeyError, IndexError, TypeError):
+        return float("inf")
