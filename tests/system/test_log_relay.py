@@ -12,6 +12,7 @@ import pytest
 from model_optimizer.flow import serve as flow
 from model_optimizer.system import log_relay, processes
 from model_optimizer.system.processes import Rotation
+from model_optimizer.system.processes import running as module
 
 SMALL = Rotation(limit_bytes=1 << 14, older=2)
 CHATTY = """
@@ -132,7 +133,7 @@ def test_who_keeps_the_log_ends_with_the_last_who_writes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A child that outlives its parent still has a log; nobody waits for it."""
-    monkeypatch.setattr(processes, "_DRAINED_S", 0.05)
+    monkeypatch.setattr(module, "DRAINED_S", 0.05)
     log, go = tmp_path / "log", tmp_path / "go"
     child = (
         f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.02)\nprint('the child ends')"
@@ -146,7 +147,7 @@ def test_who_keeps_the_log_ends_with_the_last_who_writes(
     while "the child ends" not in log.read_text():
         assert time.monotonic() < until
         time.sleep(0.02)
-    monkeypatch.setattr(processes, "_DRAINED_S", 30.0)
+    monkeypatch.setattr(module, "DRAINED_S", 30.0)
     running.stop(grace_s=1)
 
 
