@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from model_optimizer.core import HostError, MoptError, NoFeasiblePlan, ToolError, UsageError
-from model_optimizer.system import environments, processes
+from model_optimizer.system import environments, processes, unfinished
 from model_optimizer.system.environments import pythons, recipe, versions, worker
 
 ABOUT = """
@@ -401,6 +401,38 @@ def test_a_server_is_started_and_stopped(small: str, tmp_path: Path, monkeypatch
         assert running.poll() is None
     assert running.log_tail(1) == ("there",)
     assert running.stop(grace_s=10) is not None
+
+
+def test_a_server_has_a_temporary_folder_of_its_own_unless_the_plan_names_one(
+    small: str, tmp_path: Path, mopt_home: Path
+) -> None:
+    tool = tmp_path / "a-server"
+    tool.write_text('#!/bin/sh\necho "$TMPDIR $TORCHINDUCTOR_CACHE_DIR"\n')
+    tool.chmod(0o755)
+    said: list[str] = []
+    for number, env in enumerate(({}, {"TMPDIR": "/mine"})):
+        running = environments.start_program(str(tool), (), log=tmp_path / f"log-{number}", env=env)
+        running.wait(30)
+        said += running.log_tail(1)
+    own, _, compiled = said[0].partition(" ")
+    assert unfinished.is_temporary(Path(own))
+    assert not Path(own).exists()
+    assert compiled == str(mopt_home / "compiled")
+    assert (mopt_home / "compiled").stat().st_mode & 0o777 == 0o700
+    assert said[1].startswith("/mine")
+
+
+def test_compiled_kernels_are_kept_where_nobody_else_writes(
+    small: str, tmp_path: Path, mopt_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = put_job(tmp_path / "w", monkeypatch, "main(lambda _: dict(os.environ))")
+    name = "TORCHINDUCTOR_CACHE_DIR"
+    monkeypatch.delenv(name, raising=False)
+    assert environments.run_worker(small, job, {}, silent)[name] == str(mopt_home / "compiled")
+    monkeypatch.setattr(os, "geteuid", lambda: 12345)  # another user's: a home that a group shares
+    assert name not in environments.run_worker(small, job, {}, silent)
+    monkeypatch.setenv(name, "/mine")
+    assert environments.run_worker(small, job, {}, silent)[name] == "/mine"
 
 
 def test_why_a_server_ended(small: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

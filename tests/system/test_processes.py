@@ -3,16 +3,17 @@
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
 from model_optimizer.core import HostError, ToolError, UsageError
-from model_optimizer.system import processes
+from model_optimizer.system import processes, unfinished
 
 WITH_CHILD = """
 import subprocess, sys, time
@@ -99,6 +100,81 @@ def test_stop_of_an_ended_leader_still_reaches_its_group(tmp_path: Path) -> None
     assert not gone(child)
     running.stop(grace_s=2)
     until(lambda: gone(child))
+
+
+LEAVES_A_SOCKET = """
+import os, socket, sys, tempfile, time
+place = tempfile.mkdtemp()
+socket.socket(socket.AF_UNIX).bind(os.path.join(tempfile.gettempdir(), 'a' * 36))
+print(tempfile.gettempdir(), flush=True)
+if sys.argv[1:] == ['waits']:
+    time.sleep(600)
+"""
+
+
+@pytest.fixture
+def short_tmp(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A temporary folder of the machine, under a name as short as that of most."""
+    with tempfile.TemporaryDirectory(dir="/tmp", prefix="t-") as place:
+        monkeypatch.setattr(tempfile, "tempdir", place)
+        yield Path(place)
+
+
+def leaving(tmp_path: Path, *words: str) -> tuple[processes.Running, Path]:
+    log = tmp_path / "log"
+    running = processes.start([*python(LEAVES_A_SOCKET), *words], log=log, own_temporary=True)
+    until(lambda: running.log_tail(1))
+    place = Path(running.log_tail(1)[0])
+    return running, place
+
+
+def test_what_a_server_leaves_in_its_temporary_folder_goes(tmp_path: Path, short_tmp: Path) -> None:
+    running, place = leaving(tmp_path, "waits")
+    assert place.parent == short_tmp
+    assert place.stat().st_mode & 0o777 == 0o700
+    running.stop(grace_s=2.0)
+    assert list(short_tmp.iterdir()) == []
+    ended, _place = leaving(tmp_path)
+    assert ended.wait(30) == 0
+    assert list(short_tmp.iterdir()) == []
+
+
+def test_it_goes_too_when_another_process_stops_the_server(tmp_path: Path, short_tmp: Path) -> None:
+    running, place = leaving(tmp_path, "waits")
+    found = processes.attach(running.pid, running.started_at)
+    assert found is not None
+    assert found.temporary == place
+    found.stop(grace_s=2.0)
+    assert list(short_tmp.iterdir()) == []
+    running.wait(30)
+
+
+def test_it_is_nobodys_as_long_as_the_server_lives(tmp_path: Path, short_tmp: Path) -> None:
+    running, place = leaving(tmp_path, "waits")
+    unfinished.sweep_temporary(short_tmp)
+    assert place.is_dir(), "who started it has closed its lock, the server has it"
+    os.killpg(running.pid, signal.SIGKILL)
+    until(lambda: gone(running.pid))
+    unfinished.sweep_temporary(short_tmp)
+    assert not place.exists()
+    running.wait(30)
+
+
+def test_a_socket_would_have_too_long_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then it has the temporary folder that it would have had."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / ("n" * 60)))
+    Path(tempfile.tempdir or "").mkdir()
+    monkeypatch.delenv("TMPDIR", raising=False)
+    running, place = leaving(tmp_path)
+    running.stop()
+    assert running.temporary is None
+    assert not unfinished.is_temporary(place)
+
+
+def test_a_program_that_cannot_be_started_leaves_no_folder(short_tmp: Path, tmp_path: Path) -> None:
+    with pytest.raises(HostError):
+        processes.start(["mopt-no-such-program"], log=tmp_path / "log", own_temporary=True)
+    assert list(short_tmp.iterdir()) == []
 
 
 def test_attach_finds_the_same_program_and_never_another(tmp_path: Path) -> None:

@@ -15,6 +15,10 @@ from model_optimizer.core.units import show_bytes
 
 from . import unfinished
 
+LONGEST_FOR_SOCKETS = 64
+"""Bytes of a folder's name. That of a Unix socket has 107 at most (unix(7)), and behind the folder those of
+vLLM have 36, those of Python's multiprocessing 31."""
+
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
 
@@ -132,6 +136,21 @@ def temporary() -> Generator[Path]:
     finally:
         shutil.rmtree(place, ignore_errors=True)
         os.close(held)
+
+
+def temporary_for_another() -> tuple[Path, int] | None:
+    """A temporary folder for a program that may outlive this one, and the same folder opened, which the
+    program is to inherit: while it has it, the folder is locked. Later it goes with the next that is made.
+
+    None where there is no room, or where sockets in it would have too long a name.
+    """
+    with suppress(OSError):
+        parent = Path(tempfile.gettempdir())
+        unfinished.sweep_temporary(parent)
+        place = unfinished.temporary(parent)
+        if len(os.fsencode(place)) <= LONGEST_FOR_SOCKETS:
+            return place, unfinished.make(place, 0o700)
+    return None
 
 
 def free_bytes(path: Path) -> int | None:

@@ -4,8 +4,8 @@ import json
 import os
 import re
 import signal
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -100,9 +100,7 @@ def start_worker(
     files.write_atomic(asked, _encode(request))
     answer.unlink(missing_ok=True)
     given = variables(environment, chosen.path, extra=env)
-    running = processes.start(
-        [chosen.path, "-P", script, asked, answer], log=log, env=given, rotation=rotation
-    )
+    running = _serve([chosen.path, "-P", script, asked, answer], given, log, rotation)
     running.result = answer
     return running
 
@@ -121,7 +119,7 @@ def start_module(
     words = arguments[1:] if arguments[:1] in (("-m",), ["-m"]) else arguments
     given = variables(environment, chosen.path, extra=env)
     command = [chosen.path, "-P", "-m", *words]
-    return processes.start(command, log=log, env=given, with_us=PARENT_VARIABLE in given, rotation=rotation)
+    return _serve(command, given, log, rotation, with_us=PARENT_VARIABLE in given)
 
 
 def start_program(
@@ -137,9 +135,21 @@ def start_program(
     Raises HostError when there is none of this name.
     """
     given = {**_inherited(hub=False), **(env or {})}
-    return processes.start(
-        [program, *arguments], log=log, env=given, with_us=PARENT_VARIABLE in given, rotation=rotation
-    )
+    return _serve([program, *arguments], given, log, rotation, with_us=PARENT_VARIABLE in given)
+
+
+def _serve(
+    command: Sequence[str | Path],
+    env: Mapping[str, str],
+    log: Path,
+    rotation: Rotation | None,
+    *,
+    with_us: bool = False,
+) -> Running:
+    """A server has a temporary folder of its own, unless the plan names one."""
+    own = env.get("TMPDIR") == os.environ.get("TMPDIR")
+    given = {**_compiled(), **env} if own else env
+    return processes.start(command, log=log, env=given, with_us=with_us, rotation=rotation, own_temporary=own)
 
 
 def why_ended(running: Running, what: str) -> MoptError:
@@ -171,7 +181,7 @@ def run_job(
             [python, "-P", script, asked, answer],
             lambda line: _forward(line, progress),
             log=said,
-            env={**env, **_scratch(place)},
+            env={**env, "TMPDIR": str(place), **_compiled()},  # what libraries leave there goes with it
             timeout_s=timeout_s,
         )
         result = _read(answer)
@@ -182,11 +192,18 @@ def run_job(
         return result
 
 
-def _scratch(place: Path) -> dict[str, str]:
-    """What libraries of a job leave in the temporary folder goes with ours; compiled kernels are kept."""
-    kept = Path(tempfile.gettempdir()) / f"torchinductor_{os.getuid()}"
-    named = os.environ.get(COMPILED) or str(kept)
-    return {"TMPDIR": str(place), COMPILED: named}
+def _compiled() -> dict[str, str]:
+    """Where PyTorch keeps the kernels that it compiles: by default in the temporary folder, under a name that
+    anybody on the machine can take before. Nothing where ours is another user's."""
+    if named := os.environ.get(COMPILED):
+        return {COMPILED: named}
+    place = files.data_home() / "compiled"
+    with suppress(OSError):
+        place.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if place.stat().st_uid == os.geteuid():
+            place.chmod(0o700)
+            return {COMPILED: str(place)}
+    return {}
 
 
 def variables(

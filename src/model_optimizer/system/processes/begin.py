@@ -38,24 +38,51 @@ def start(
     cwd: Path | None = None,
     with_us: bool = False,
     rotation: Rotation | None = None,
+    own_temporary: bool = False,
 ) -> Running:
     """Start a program in the background; what it prints is added to `log` (dropped when None).
 
     `env` replaces the environment of this process. `with_us` has the kernel end it when this process is
     killed, where the system can do that. With `rotation` a small process beside it keeps the log from growing
-    for ever. Raises HostError when it cannot be started.
+    for ever. `own_temporary` gives it a temporary folder that goes when it is stopped. Raises HostError when
+    it cannot be started.
     """
     if with_us and (setpriv := shutil.which("setpriv")):
         if shutil.which(command[0], path=(env or os.environ).get("PATH")) is None:
             raise missing(str(command[0]))
         command = [setpriv, "--pdeathsig", "TERM", "--", *command]
+    if not own_temporary or (own := files.temporary_for_another()) is None:
+        return _start(command, log, env, cwd, rotation)
+    place, held = own
+    try:
+        given = {**(os.environ if env is None else env), "TMPDIR": str(place)}
+        found = _start(command, log, given, cwd, rotation, held)
+    except BaseException:
+        shutil.rmtree(place, ignore_errors=True)
+        raise
+    finally:
+        os.close(held)  # the program has it too
+    found.temporary = place
+    return found
+
+
+def _start(
+    command: Sequence[str | Path],
+    log: Path | None,
+    env: Mapping[str, str] | None,
+    cwd: Path | None,
+    rotation: Rotation | None,
+    *kept: int,
+) -> Running:
+    """`kept` are files that it gets open."""
     if log is None:
-        return running_of(spawn(command, subprocess.DEVNULL, subprocess.DEVNULL, env, cwd), command, log)
+        nowhere = subprocess.DEVNULL
+        return running_of(spawn(command, nowhere, nowhere, env, cwd, kept=kept), command, log)
     if rotation is not None:
-        return _start_bounded(command, log, rotation, env, cwd)
+        return _start_bounded(command, log, rotation, env, cwd, *kept)
     with append(log) as stream:
         begun = stream.tell() if stream.seekable() else 0
-        found = running_of(spawn(command, stream, subprocess.STDOUT, env, cwd), command, log)
+        found = running_of(spawn(command, stream, subprocess.STDOUT, env, cwd, kept=kept), command, log)
         found.log_from = begun
         return found
 
@@ -79,6 +106,7 @@ def _start_bounded(
     rotation: Rotation,
     env: Mapping[str, str] | None,
     cwd: Path | None,
+    *kept: int,
 ) -> Running:
     """The program prints into a pipe; who reads it lives as long as somebody writes."""
     path, begun = log.absolute(), begin_log(log, rotation)
@@ -89,7 +117,8 @@ def _start_bounded(
         relay = spawn(words, stream, subprocess.DEVNULL, None, None, subprocess.PIPE)
     assert relay.stdin is not None
     with relay.stdin:
-        found = running_of(spawn(command, relay.stdin, subprocess.STDOUT, env, cwd), command, log, relay)
+        child = spawn(command, relay.stdin, subprocess.STDOUT, env, cwd, kept=kept)
+        found = running_of(child, command, log, relay)
     found.log_from = begun
     return found
 
@@ -101,12 +130,20 @@ def spawn(
     env: Mapping[str, str] | None,
     cwd: Path | None,
     feed: int = subprocess.DEVNULL,
+    kept: Sequence[int] = (),
 ) -> "subprocess.Popen[bytes]":
     words = [str(word) for word in command]
     given = None if env is None else dict(env)
     try:
         return subprocess.Popen(
-            words, stdin=feed, stdout=out, stderr=err, env=given, cwd=cwd, start_new_session=True
+            words,
+            stdin=feed,
+            stdout=out,
+            stderr=err,
+            env=given,
+            cwd=cwd,
+            start_new_session=True,
+            pass_fds=kept,
         )
     except FileNotFoundError as error:
         if cwd is not None and not cwd.is_dir():

@@ -1,12 +1,15 @@
 """A program that runs: followed, measured, and stopped with all that it started."""
 
 import os
+import shutil
 import signal
 import subprocess
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from model_optimizer.system import unfinished
 
 from .said import tail
 from .signals import uninterrupted
@@ -26,7 +29,7 @@ class Running:
     `started_at` is the kernel's start time of the process (seconds since the epoch): with `pid` it names
     this process, and never a later one with the same number. `memory_kind` says what `memory_bytes` counts.
     `result` is where a worker writes its answer, if this is one. `log_from` is where in the log its words
-    begin, behind those of programs before it.
+    begin, behind those of programs before it. `temporary` is a folder of its own, removed when it is stopped.
     """
 
     def __init__(
@@ -46,10 +49,11 @@ class Running:
         self.log = log
         self.memory_kind = "pss"
         self.result: Path | None = None
+        self.temporary: Path | None = None
         self.log_from = log_from
         self._child = child
         self._relay = relay
-        self._drained = relay is None
+        self._ended = False
 
     def poll(self) -> int | None:
         """The exit code, negative for a signal; None while it runs.
@@ -58,8 +62,10 @@ class Running:
         """
         if self._child is not None:
             code = self._child.poll()
-            if code is not None and not self._drained:
+            if code is not None and not self._ended:
                 self._drain()
+                if self.temporary is not None and not self.family():
+                    self._remove_temporary()
             return code
         return None if same(self.pid, self.started_at) else 0
 
@@ -95,14 +101,19 @@ class Running:
                     process.kill()
         code = self.wait(5.0)
         self._drain()
+        self._remove_temporary()
         return code
 
     def _drain(self) -> None:
         """Until the last words are in the log, or for a moment where a child still holds the pipe."""
-        self._drained = True
+        self._ended = True
         if self._relay is not None:
             with suppress(subprocess.TimeoutExpired):
                 self._relay.wait(DRAINED_S)
+
+    def _remove_temporary(self) -> None:
+        if self.temporary is not None:
+            shutil.rmtree(self.temporary, ignore_errors=True)
 
     def family(self) -> list["psutil.Process"]:
         """This process, its group and its descendants, as they are now."""
@@ -170,7 +181,19 @@ def attach(pid: int, started_at: float, *, log: Path | None = None) -> Running |
     process = same(pid, started_at)
     if process is None:
         return None
-    return Running(pid=pid, started_at=started_at, command=tuple(process.cmdline()), log=log)
+    found = Running(pid=pid, started_at=started_at, command=tuple(process.cmdline()), log=log)
+    found.temporary = _temporary_of(process)
+    return found
+
+
+def _temporary_of(process: "psutil.Process") -> Path | None:
+    """The temporary folder that `start` gave it; None where it got none."""
+    import psutil
+
+    with suppress(psutil.Error):
+        place = Path(process.environ().get("TMPDIR", ""))
+        return place if unfinished.is_temporary(place) else None
+    return None
 
 
 def ask_to_end(pid: int, started_at: float, wait_s: float) -> bool:
