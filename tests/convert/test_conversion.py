@@ -1,7 +1,6 @@
 """What is settled before a conversion: the tools, the GPUs, the profiles; and how a chain is followed."""
 
 import json
-import os
 import sys
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,7 +17,7 @@ from model_optimizer.core import Artifact, Lengths, ModelSpec, UsageError, diges
 from model_optimizer.core.paths import Order
 from model_optimizer.core.protocols import Progress
 from model_optimizer.facts import engine_limits
-from model_optimizer.system import environments, onnx_files
+from model_optimizer.system import environments, onnx_files, unfinished
 from model_optimizer.system.making import Bench
 from model_optimizer.testing.contracts import tool_contract
 from model_optimizer.testing.graphs import FLOAT, HALF, graph
@@ -288,12 +287,13 @@ def test_what_a_killed_run_left_is_cleared_and_what_another_works_on_is_not(tmp_
         (Path(request["out"]) / "model.onnx").write_text(job)
         return {}
 
-    gone, alive = tmp_path / ".out.between-4194305-abc", tmp_path / f".out.between-{os.getpid()}-def"
+    gone, alive = (unfinished.beside(tmp_path / "out", "between") for _ in range(2))
     for place in (gone, alive):
         (place / "1-onnx_from_torch-fp32").mkdir(parents=True)
     found = prepare(order("onnx"), Wish(), KIT)
     bench = Bench(tools=found.tools, schemes=SCHEMES, run=run)
-    _chain.follow(found.work.chain, found.work.source, tmp_path / "out", bench, lambda _t, _s: None)
+    with unfinished.held(alive):
+        _chain.follow(found.work.chain, found.work.source, tmp_path / "out", bench, lambda _t, _s: None)
     assert sorted(path.name for path in tmp_path.iterdir()) == [alive.name, "out"]
 
 

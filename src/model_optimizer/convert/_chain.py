@@ -5,9 +5,7 @@ requests, and `reproduce.py`, which makes it once more from its source.
 """
 
 import json
-import os
 import shutil
-import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +13,7 @@ from typing import Any, cast
 
 from model_optimizer.core import Artifact, Progress, RunWorker, digest
 from model_optimizer.core.paths import Chain, Hop
+from model_optimizer.system import files
 from model_optimizer.system.making import Bench
 
 CHAIN = "chain.json"
@@ -44,14 +43,11 @@ def follow(
     Raises what the tools raise; nothing half-made stays behind.
     """
     out = out.absolute()
-    out.parent.mkdir(parents=True, exist_ok=True)
-    begin = f".{out.name}.between-"
-    _clear(out.parent, begin)
-    with tempfile.TemporaryDirectory(dir=out.parent, prefix=f"{begin}{os.getpid()}-") as between:
+    with files.between(out) as between:
         made = source
         for place, hop in enumerate(chain):
             last = place == len(chain) - 1
-            target = out if last else Path(between) / f"{place + 1}-{hop.tool}-{hop.scheme}"
+            target = out if last else between / f"{place + 1}-{hop.tool}-{hop.scheme}"
             made = _step(hop, made, target, bench, _part(progress, place, len(chain)))
             if steps is not None and not last:
                 shutil.copytree(target, steps / target.name)
@@ -65,14 +61,6 @@ def links(folder: Path) -> list[dict[str, Any]]:
         return list(cast("list[dict[str, Any]]", found["links"]))
     except (OSError, ValueError, KeyError, TypeError):
         return []
-
-
-def _clear(folder: Path, begin: str) -> None:
-    """What a run left that was killed by the system: its process is no longer there."""
-    for left in folder.glob(f"{begin}*-*"):
-        pid = left.name.removeprefix(begin).partition("-")[0]
-        if pid.isdecimal() and not Path("/proc", pid).exists():
-            shutil.rmtree(left, ignore_errors=True)
 
 
 def _step(hop: Hop, source: Artifact, target: Path, bench: Bench, progress: Progress) -> Artifact:
