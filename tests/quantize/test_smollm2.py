@@ -18,7 +18,7 @@ from model_optimizer.system.probe import probe
 pytestmark = [pytest.mark.engine, pytest.mark.slow]
 
 HELD_OUT = TINY / "heldout.jsonl"
-FEW = ("--samples", "8", "--calibration-length", "256", "--search-steps", "4")
+FEW = ("--samples", "8", "--calibration-length", "256")
 
 
 CAPITALS = {"France": "Paris", "Italy": "Rome", "Japan": "Tokyo", "Spain": "Madrid", "Germany": "Berlin"}

@@ -85,6 +85,7 @@ def test_linear_layers_are_quantized_and_tables_are_not(model: Path) -> None:
         ("model.layers.0.block_sparse_moe.gate", "router"),
         ("model.layers.0.feed_forward.router", "router"),
         ("embeddings.word_embeddings", "table"),
+        ("encoder.relative_attention_bias", "table"),
         ("pooler.dense", "one small layer"),
         ("classifier", "one small layer"),
         ("score", "one small layer"),

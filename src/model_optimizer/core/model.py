@@ -84,7 +84,7 @@ class Quantization:
 
     `group_size` 0 means one scale a channel (or tensor), None that it is not said; `excluded` are names
     or patterns of layers that kept their precision; `kv_bits` is set when the checkpoint brings scales
-    for a quantized KV cache.
+    for a quantized KV cache. `zero_points` None means that it does not say whether integers have them.
     """
 
     method: str
@@ -94,6 +94,7 @@ class Quantization:
     group_size: int | None = None
     excluded: tuple[str, ...] = ()
     kv_bits: int | None = None
+    zero_points: bool | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,11 @@
 """A number format: how many bits weights, activations and KV cache have. Names no file format."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
+
+LEAST_GROUP = 16
+"""Columns of the smallest group that quantizers make and kernels read."""
 
 Number = Literal["float", "int", "fp8", "fp4"]
 
@@ -49,3 +53,13 @@ class Scheme:
     quantizes_embeddings: bool = False
     gate: Gate
     source: str
+
+    def group_for(self, columns: Iterable[int]) -> int:
+        """The largest of the group size, its half, ... that divides all columns; the group size where none
+        does, and 0 (one scale a row) as it is."""
+        widths, size = set(columns), self.group_size
+        while size >= LEAST_GROUP:
+            if all(width % size == 0 for width in widths):
+                return size
+            size //= 2
+        return self.group_size

@@ -6,7 +6,8 @@ from model_optimizer.core import Host, ModelSpec
 from model_optimizer.core.paths import Chain
 
 from ._choices import Choices
-from ._compressor import quantized_parameters, vram_bytes
+from ._compressor import vram_bytes
+from ._size import quantized_parameters
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,6 @@ TABLES = "relative_attention_bias"
 """In the name of a table that has the role of the layers beside it."""
 
 BYTES = {"fp32": 4, "bf16": 2, "fp16": 2}
-LEAST_GROUP = 16
 BLOCK = 128
 
 HEADER = 120
@@ -46,7 +45,6 @@ LAYOUTS = {
     "fp8_static": Layout(beside=2, whole=True, fixed=2),
     "nvfp4": Layout(scale_bytes=1, fixed=8, beside=3),
     "mxfp4": Layout(scale_bytes=1),
-    "mixed": Layout(scale_bytes=1, fixed=8, beside=3),
 }
 PLAIN = Layout()
 
@@ -60,7 +58,8 @@ def artifact_bytes(model: ModelSpec, scheme: Scheme, choices: Choices) -> int:
     if not model.weights:
         each = bits / 8 + (plain / scheme.group_size if scheme.group_size else 0)
         return round(inside * each) + kept
-    layout, group = LAYOUTS.get(scheme.name, PLAIN), fitting_group(model, scheme)
+    layout = LAYOUTS.get(scheme.name, PLAIN)
+    group = scheme.group_for(into for _out, into, _count in matrices(model))
     zeros = has_zero_points(model, scheme, choices.symmetric)
     sides = 0
     for out, into, count in matrices(model):
@@ -82,20 +81,6 @@ def has_zero_points(model: ModelSpec, scheme: Scheme, symmetric: bool | None) ->
     if scheme.name not in ("awq_int4", "gptq_int4"):
         return False
     return not (bool(model.experts) if symmetric is None else symmetric)
-
-
-def fitting_group(model: ModelSpec, scheme: Scheme) -> int:
-    """The largest of the scheme's group size, its half, ... that divides all columns; 0 is one scale a row.
-
-    The scheme's own where none does, which the worker refuses.
-    """
-    widths = {into for _out, into, _count in matrices(model)}
-    size = scheme.group_size
-    while size >= LEAST_GROUP:
-        if all(width % size == 0 for width in widths):
-            return size
-        size //= 2
-    return scheme.group_size
 
 
 def matrices(model: ModelSpec) -> Iterator[tuple[int, int, int]]:

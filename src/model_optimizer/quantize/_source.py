@@ -1,6 +1,7 @@
 """What a checkpoint must be before it is quantized: whole, not quantized already, with a tokenizer."""
 
 import json
+import re
 from pathlib import Path
 
 from model_optimizer.core import UsageError
@@ -30,6 +31,32 @@ def require_whole(order: Order) -> None:
     _require_weights(order, folder)
     if order.model.task in ("generate", "embed", "rerank"):
         _require_tokenizer(order.model.name, path)
+
+
+def require_upright(order: Order) -> None:
+    """GPT-2 stores layers as (inputs, outputs): a quantizer would round across what belongs together."""
+    path = Path(order.source.path)
+    if not path.is_dir():
+        return
+    wanted = {
+        _kind(w.name): w.shape for w in order.model.weights if len(w.shape) == 2 and len(set(w.shape)) == 2
+    }
+    tensors = look(path).tensors()
+    turned = sorted(
+        n for n, t in tensors.items() if len(t.shape) == 2 and wanted.get(_kind(n)) == t.shape[::-1]
+    )
+    if turned:
+        raise UsageError(
+            f"layers of `{order.model.name}` are stored with inputs and outputs exchanged",
+            cause=(f"`{turned[0]}` is {' x '.join(map(str, tensors[turned[0]].shape))}",),
+            hint=("no quantizer here takes such a model (GPT-2 and its kin): serve it in 16 bits",),
+            reference="cannot-be-made",
+        )
+
+
+def _kind(name: str) -> str:
+    """Without numbers, and without the word that some checkpoints leave out."""
+    return re.sub(r"(?<=\.)\d+(?=\.)", "*", re.sub(r"^(transformer|model)\.", "", name))
 
 
 def _require_unquantized(name: str, folder: Folder) -> None:

@@ -16,10 +16,11 @@ from model_optimizer.system.making import Bench, follow
 
 from ._calibration import FEWEST, Calibration, Wanted, calibration
 from ._choices import SEARCH_STEPS, Choices, configured
-from ._compressor import Drive, widest_matrix
+from ._compressor import Drive
 from ._effort import effort
 from ._hessian import few_tokens
-from ._source import require_whole
+from ._size import widest_matrix
+from ._source import require_upright, require_whole
 from ._target import Target, require_possible, unchecked
 
 __all__ = [
@@ -28,17 +29,19 @@ __all__ = [
 ]  # fmt: skip
 
 NARROW_BITS = 8
+FEWEST_STEPS = 3
+"""Of AWQ's search: llm-compressor 0.14 divides by two less, and with one it only rounds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What a user says of a quantization. `bits` is the budget of `mixed`."""
+    """What a user says of a quantization. `bits` is the budget of `mixed`, `search_steps` is for AWQ."""
 
     wanted: Wanted = field(default_factory=Wanted)
     target: Target = field(default_factory=Target)
     symmetric: bool | None = None
     exclude: tuple[str, ...] = ()
-    search_steps: int = SEARCH_STEPS
+    search_steps: int | None = None
     bits: float | None = None
 
 
@@ -91,6 +94,8 @@ def prepare(order: Order, asked: Asked, kit: Kit, host: Host) -> Quantization:
     notes = (*notes, *unchecked(asked.target, chain[-1].format))
     settled = Calibration()
     drives = _drives(chain, kit.tools)
+    if drives:
+        require_upright(order)
     if any(drive.calibrated for drive in drives):
         settled = calibration(asked.wanted, order.model, scheme, host.memory_available_bytes)
         notes = (*notes, f"calibration with {settled.source}: {settled.because}")
@@ -103,7 +108,7 @@ def prepare(order: Order, asked: Asked, kit: Kit, host: Host) -> Quantization:
         calibration=settled,
         symmetric=asked.symmetric,
         exclude=asked.exclude,
-        search_steps=asked.search_steps,
+        search_steps=asked.search_steps or SEARCH_STEPS,
         bits=asked.bits,
     )
     tools = {name: configured(tool, choices) for name, tool in kit.tools.items()}
@@ -139,3 +144,9 @@ def _check_choices(asked: Asked, scheme: Scheme) -> None:
         raise UsageError("--bits is the budget of `mixed`", hint=hint)
     if asked.symmetric is not None and scheme.name not in ("awq_int4", "gptq_int4"):
         raise UsageError(f"`{scheme.name}` is what it is: --symmetric is for awq-int4 and gptq-int4")
+    if asked.search_steps is None:
+        return
+    if scheme.name != "awq_int4":
+        raise UsageError(f"`{scheme.name}` searches nothing: --search-steps is for awq-int4")
+    if asked.search_steps < FEWEST_STEPS:
+        raise UsageError(f"AWQ takes {FEWEST_STEPS} search steps or more: fewer leave nothing to choose")

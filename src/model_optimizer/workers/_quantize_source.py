@@ -26,7 +26,10 @@ CHUNK = 8 << 20
 # What keeps its precision whoever asks, by the name of its module. The first that matches gives the reason.
 KEPT: tuple[tuple[str, str], ...] = (
     (r"(^|\.)(lm_head|embed_out|output_projection)$", "the head: its errors are errors of every token"),
-    (r"(embed|embeddings|wte|wpe|position_ids)", "a table: it is looked up, not multiplied"),
+    (
+        r"(embed|embeddings|wte|wpe|position_ids|relative_attention_bias)",
+        "a table: it is looked up, not multiplied",
+    ),
     (
         r"(^|\.)(gate|router|wg|shared_expert_gate)$|\.router\.",
         "a router: a small error sends tokens to other experts",

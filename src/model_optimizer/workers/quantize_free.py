@@ -43,8 +43,8 @@ from _quantize_source import (
 PACKAGES = ("llmcompressor", "compressed-tensors", "torch")
 BLOCK = 128
 STACKED = ("q_proj", "k_proj", "query", "key", "gate_proj", "w1")
-ENTRY = 200
-"""Bytes of header that a tensor takes besides its name, at most."""
+ENTRY = 160
+"""Bytes of header that a tensor takes besides the name of what it was made from, at most."""
 OUTPUTS = 4
 """Tensors that a quantized one becomes, at most: numbers, scale, zero point, shape."""
 
@@ -187,8 +187,10 @@ def block_of(tensor: Tensor) -> str:
 
 
 def _entry_bytes(tensor: Tensor) -> int:
-    experts = 2 * tensor.shape[0] if tensor.is_matrix and len(tensor.shape) == 3 else 1
-    return OUTPUTS * experts * (len(tensor.name.encode()) + 32 + ENTRY)
+    each = len(tensor.name.encode()) + ENTRY
+    if not tensor.is_matrix:
+        return each
+    return OUTPUTS * each * (2 * tensor.shape[0] if len(tensor.shape) == 3 else 1)
 
 
 Written = tuple[str, str, list[int], Iterator[Any]]

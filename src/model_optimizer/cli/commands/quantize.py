@@ -35,7 +35,7 @@ NEARLY_ALL = 0.95
 @click.option(
     "--exclude", multiple=True, metavar="LAYER", help="A layer that keeps its precision, or `*.k_proj`."
 )
-@click.option("--search-steps", type=click.IntRange(min=1), default=20, show_default=True, help="Of AWQ.")
+@click.option("--search-steps", type=click.IntRange(min=3), help="Of AWQ: strengths tried; default: 20.")
 @click.option("--bits", type=click.FloatRange(4.5, 16), help="Of `mixed`: bits a weight, on average.")
 @click.option(
     "--verdict",
@@ -58,7 +58,7 @@ def COMMAND(
     output_tokens: "Lengths | None",
     symmetric: bool | None,
     exclude: tuple[str, ...],
-    search_steps: int,
+    search_steps: int | None,
     bits: float | None,
     verdict_file: Path | None,
     out: Path,

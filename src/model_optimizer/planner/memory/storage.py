@@ -5,17 +5,20 @@ one scale a tensor, channel or block, NVFP4 and MXFP4 with a scale a group, bits
 """
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from math import ceil
 
 from model_optimizer.core import ModelSpec, Scheme, Weight
 
+MIXED_BITS = 6
+"""Bits a weight that `mixed` has by default (schemes/mixed.py)."""
+
 _LINEAR = frozenset({"attention", "mlp", "expert", "shared_expert", "mixer"})
 _WORDS = re.compile(r"\((\w{1,40}(?:\|\w{1,40}){0,15})\)")
 # Names that no tool quantizes, whatever the scheme.
-_NEVER = re.compile(r"(?:conv1d|A_log|dt_bias|norm|\.sinks|\.bias)(?:\.weight)?$")
+_NEVER = re.compile(r"(?:conv1d|A_log|dt_bias|norm|\.sinks|\.bias|relative_attention_bias)(?:\.weight)?$")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,33 +79,47 @@ def precision(spec: ModelSpec, scheme: Scheme | None, plain_bytes: int) -> Preci
     if scheme is None and found is None:
         return Precision(plain_bytes=plain_bytes, storage=None, word={2: "16-bit", 4: "fp32"}[plain_bytes])
     name = scheme.name if scheme else (found.scheme or found.method) if found else ""
-    made = _of_scheme(name, scheme.group_size if scheme else None) or _of_method(spec)
-    group = found.group_size if own and found else None
-    if made and group and made.group:
-        made = replace(made, group=group)
-    return Precision(plain_bytes=plain_bytes, storage=made, excluded=excluded, word=name)
+    group = found.group_size if own and found else scheme.group_for(_columns(spec)) if scheme else None
+    zeros = found.zero_points if own and found else None
+    made = _of_scheme(name, group, zeros=_has_zeros(name, spec) if zeros is None else zeros)
+    return Precision(plain_bytes=plain_bytes, storage=made or _of_method(spec), excluded=excluded, word=name)
 
 
-def _of_scheme(name: str, group: int | None) -> Storage | None:
+def _has_zeros(name: str, spec: ModelSpec) -> bool:
+    """Where nobody says it: AWQ and our GPTQ have zero points, but none for experts."""
+    return name in ("awq_int4", "gptq_int4") and not spec.experts
+
+
+def _columns(spec: ModelSpec) -> set[int]:
+    """Inputs of the linear layers, which groups must divide."""
+    form = Precision(plain_bytes=2, storage=Storage(name="any", bits=8))
+    return {weight.shape[-1] for weight in spec.weights if form.quantizes(weight)}
+
+
+def _of_scheme(name: str, group: int | None, *, zeros: bool) -> Storage | None:
+    """`group` 0 is a scale for each row, None that it is not known."""
     match name:
-        case "fp8" | "int8" | "int8_weight":
-            return Storage(
-                name=name, bits=8, group=0, scale_bytes=4, activation_bits=16 if name == "int8_weight" else 8
-            )
+        case "fp8" | "fp8_kv" | "int8":
+            return Storage(name=name, bits=8, group=0, scale_bytes=4, activation_bits=8)
+        case "int8_weight":
+            return Storage(name=name, bits=8, group=group or 0, scale_bytes=2 if group else 4)
         case "fp8_static":
             return Storage(name=name, bits=8, group=None, scale_bytes=4, activation_bits=8)
         case "fp8_block":
             return Storage(
                 name=name, bits=8, group=group or 128, scale_bytes=4, block=True, activation_bits=8
             )
-        case "awq_int4":
-            return Storage(name=name, bits=4, group=group or 128, scale_bytes=2, zero_bits=4)
-        case "gptq_int4" | "int4_rtn":
-            return Storage(name=name, bits=4, group=group or 128, scale_bytes=2)
+        case "awq_int4" | "gptq_int4":
+            size, zero_bits = 128 if group is None else group, 4 if zeros else 0
+            return Storage(name=name, bits=4, group=size, scale_bytes=2, zero_bits=zero_bits)
+        case "int4_rtn":
+            return Storage(name=name, bits=4, group=128 if group is None else group, scale_bytes=2)
         case "nvfp4":
             return Storage(name=name, bits=4, group=16, scale_bytes=1, activation_bits=4)
         case "mxfp4":
             return Storage(name=name, bits=4, group=32, scale_bytes=1)
+        case "mixed":  # its budget of bits counts the scales
+            return Storage(name=name, bits=MIXED_BITS, activation_bits=8)
         case _:
             return None
 

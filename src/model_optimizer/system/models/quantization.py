@@ -56,6 +56,7 @@ def _awq(keys: Keys) -> Quantization:
     return Quantization(
         method="awq", scheme="awq_int4" if bits == 4 else None, weight_bits=bits, activation_bits=16,
         group_size=_group(keys, "group_size", "q_group_size"), excluded=_excluded(keys),
+        zero_points=_flag(keys.get("zero_point")),
     )  # fmt: skip
 
 
@@ -64,6 +65,7 @@ def _gptq(keys: Keys) -> Quantization:
     return Quantization(
         method=_word(keys, "quant_method") or "gptq", scheme={4: "gptq_int4", 8: "int8_weight"}.get(bits),
         weight_bits=bits, activation_bits=16, group_size=_group(keys, "group_size"), excluded=_excluded(keys),
+        zero_points=_opposite(keys.get("sym")),
     )  # fmt: skip
 
 
@@ -110,6 +112,7 @@ def _compressed_tensors(keys: Keys) -> Quantization:
     kv_bits = _whole(cast("Keys", kv), "num_bits") if isinstance(kv, dict) else None
     first = kinds[0] if kinds and all(kind == kinds[0] for kind in kinds) else (None, None, None, None)
     scheme, weight, activation, group = first
+    zero_points = {_zero_points(cast("Keys", group)) for group in found}
     return Quantization(
         method="compressed-tensors",
         scheme=scheme,
@@ -118,6 +121,7 @@ def _compressed_tensors(keys: Keys) -> Quantization:
         group_size=group,
         excluded=_excluded(keys),
         kv_bits=kv_bits,
+        zero_points=zero_points.pop() if len(zero_points) == 1 else None,
     )
 
 
@@ -137,6 +141,11 @@ def _of_group(group: Keys) -> tuple[str | None, int | None, int | None, int | No
         size = block[-1] if isinstance(block, list) and block and isinstance(block[-1], int) else 128
     activation = (_whole(inputs, "num_bits") or 16) if inputs is not None else 16
     return _scheme(bits, number, strategy, weights, inputs, size), bits, activation, size
+
+
+def _zero_points(group: Keys) -> bool | None:
+    weights = group.get("weights")
+    return _opposite(cast("Keys", weights).get("symmetric")) if isinstance(weights, dict) else None
 
 
 def _scheme(
@@ -231,6 +240,14 @@ def _group(keys: Keys, *names: str) -> int | None:
         if isinstance(value, int) and not isinstance(value, bool):
             return max(0, value)
     return None
+
+
+def _flag(value: object) -> bool | None:
+    return value if isinstance(value, bool) else None
+
+
+def _opposite(value: object) -> bool | None:
+    return not value if isinstance(value, bool) else None
 
 
 def _excluded(keys: Keys) -> tuple[str, ...]:
