@@ -174,7 +174,12 @@ def _drift(together: Sequence[Said]) -> tuple[Judged, ...]:
 
 
 def _feature(found: Feature) -> Judged:
-    metric = {"tool calls": "tool_calls", "JSON schema": "json_schema", "reasoning": "reasoning_split"}
+    metric = {
+        "tool calls": "tool_calls",
+        "chosen tool calls": "chosen_tool_calls",
+        "JSON schema": "json_schema",
+        "reasoning": "reasoning_split",
+    }
     good = found.asked - len(found.wrong)
     return limit(
         metric[found.name], good / found.asked, "= 1", not found.wrong, samples=found.asked,
@@ -183,7 +188,7 @@ def _feature(found: Feature) -> Judged:
 
 
 def _load(point: LoadPoint, slo: Slo) -> tuple[Judged, ...]:
-    """The load's percentiles beside the limits, and whether latency stayed the same."""
+    """The load's percentiles beside the limits, and whether latency rose: a server that warms up gets faster."""
     found: list[Judged] = []
     for name in ("ttft_ms", "tpot_ms", "e2e_ms"):
         numbers, wanted = getattr(point, name), getattr(slo, name)
@@ -202,7 +207,7 @@ def _load(point: LoadPoint, slo: Slo) -> tuple[Judged, ...]:
     if point.steady is not None:
         found.append(
             limit(
-                "steady", point.drift, "no drift", point.steady, samples=point.completed,
+                "steady", point.drift, "no rise", point.steady or (point.drift or 0.0) < 0, samples=point.completed,
                 where=point.steady_because or "second half of the load beside the first",
                 because=f"latency rose by {point.drift or 0:.0%} within the load",
             )
