@@ -188,7 +188,7 @@ def _feature(found: Feature) -> Judged:
 
 
 def _load(point: LoadPoint, slo: Slo) -> tuple[Judged, ...]:
-    """The load's percentiles beside the limits, and whether latency rose: a server that warms up gets faster."""
+    """The load's percentiles beside the limits, and whether latency rose: one that warms up falls."""
     found: list[Judged] = []
     for name in ("ttft_ms", "tpot_ms", "e2e_ms"):
         numbers, wanted = getattr(point, name), getattr(slo, name)
@@ -205,9 +205,10 @@ def _load(point: LoadPoint, slo: Slo) -> tuple[Judged, ...]:
             )
         )  # fmt: skip
     if point.steady is not None:
+        fine = point.steady or (point.drift or 0.0) < 0
         found.append(
             limit(
-                "steady", point.drift, "no rise", point.steady or (point.drift or 0.0) < 0, samples=point.completed,
+                "steady", point.drift, "no rise", fine, samples=point.completed,
                 where=point.steady_because or "second half of the load beside the first",
                 because=f"latency rose by {point.drift or 0:.0%} within the load",
             )
