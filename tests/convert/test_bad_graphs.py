@@ -20,17 +20,17 @@ import numpy
 import onnx
 from onnx import TensorProto, helper, numpy_helper
 place = Path(sys.argv[1])
-def make(name, op="MatMul", opset=20, external=False, size="batch"):
-    weight = numpy_helper.from_array(numpy.full((8, 8), 0.1, "float32"), "weight")
-    node = helper.make_node(op, ["x", "weight"], ["y"], name="one")
+def make(name, op="MatMul", opset=20, external=False, size="batch", number=0.1, domain=""):
+    weight = numpy_helper.from_array(numpy.full((8, 8), number, "float32"), "weight")
+    node = helper.make_node(op, ["x", "weight"], ["y"], name="one", domain=domain)
     scope = onnx.StringStringEntryProto(key="pkg.torch.onnx.name_scopes", value="['', 'model.odd', 'odd']")
     node.metadata_props.append(scope)
-    sizes = [size, 8]
+    sizes = list(size) if isinstance(size, tuple) else [size, 8]
     graph = helper.make_graph(
         [node], "g", [helper.make_tensor_value_info("x", TensorProto.FLOAT, sizes)],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, sizes)], [weight],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset), helper.make_opsetid("com.acme", 1)])
     model.ir_version = 10
     onnx.save_model(
         model, str(place / name), save_as_external_data=external, location=name + ".data", size_threshold=0
@@ -47,6 +47,26 @@ make("astray.onnx", external=True)
 astray = onnx.load(place / "astray.onnx", load_external_data=False)
 next(e for e in astray.graph.initializer[0].external_data if e.key == "location").value = "../../etc/passwd"
 (place / "astray.onnx").write_bytes(astray.SerializeToString())
+kinds = {"strings": (TensorProto.STRING, 1), "brain": (TensorProto.BFLOAT16, 1), "written": (1, TensorProto.STRING)}
+weight = numpy_helper.from_array(numpy.eye(8, dtype="float32"), "weight")
+for name, (given, said) in kinds.items():
+    nodes = [
+        helper.make_node("Cast", ["x"], ["a"], to=1),
+        helper.make_node("MatMul", ["a", "weight"], ["b"]),
+        helper.make_node("Cast", ["b"], ["y"], to=said),
+    ]
+    graph = helper.make_graph(
+        nodes, "g", [helper.make_tensor_value_info("x", given, ["batch", 8])],
+        [helper.make_tensor_value_info("y", said, ["batch", 8])], [weight],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    model.ir_version = 10
+    onnx.save(model, place / (name + ".onnx"))
+make("old.onnx", opset=5)
+make("former.onnx", opset=11)
+make("nan.onnx", number=float("nan"))
+make("clash.onnx", size=(3, 7))
+make("custom.onnx", op="Odd", domain="com.acme")
 (place / "cut.onnx").write_bytes((place / "good.onnx").read_bytes()[:300])
 (place / "pickle.onnx").write_bytes(bytes([128, 4]) + b"abc")
 """
@@ -111,6 +131,44 @@ def test_a_graph_that_cannot_be_built_is_wrong_input(
         assert text in done.stderr
     assert not out.exists()
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("strings", ["error[type-unknown]", "`x` is of string"]),
+        ("brain", ["error[type-unknown]", "`x` is of bfloat16"]),
+        ("written", ["error[type-unknown]", "`y` is of string"]),
+        ("old", ["error[opset-too-old]", "opset 5"]),
+        ("nan", ["error[broken-artifact]", "64 of 64 numbers of `weight` are NaN"]),
+        ("clash", ["error[broken-artifact]", "Incompatible dimensions"]),
+        ("custom", ["error[unsupported-operator]", "com.acme::Odd: 1 nodes (one) from model.odd"]),
+    ],
+)
+def test_a_graph_that_cannot_be_compared_or_cast_is_wrong_input(
+    place: Path, tmp_path: Path, name: str, says: list[str]
+) -> None:
+    done = mopt(
+        "convert", place / f"{name}.onnx", "--to", "onnxruntime", "--scheme", "fp16", "--out", tmp_path / "o"
+    )
+    assert done.returncode == 2, done.stderr
+    for text in (*says, "hint: "):
+        assert text in done.stderr
+    assert str(tmp_path) not in done.stderr.partition("error[")[2]
+    assert list(tmp_path.rglob("*")) == []
+
+
+def test_a_graph_of_an_older_opset_is_written_anew_for_int8(place: Path, tmp_path: Path) -> None:
+    """Scales in 16 bits came with opset 19; most graphs of image models are older."""
+    for scheme in ("int8", "fp8"):
+        out = tmp_path / scheme
+        done = mopt("convert", place / "former.onnx", "--to", "onnx_typed", "--scheme", scheme, "--out", out)
+        assert done.returncode == 0, done.stderr
+        assert sorted(path.name for path in out.iterdir() if path.name.startswith(".")) == []
+    done = mopt(
+        "convert", place / "former.onnx", *RTX, *PROFILE, "--scheme", "int8", "--out", tmp_path / "rtx"
+    )
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("scheme", ["fp16", "int8"])

@@ -15,10 +15,13 @@ TEXTS = 64
 OF_INPUT = frozenset(
     {
         "already-converted", "broken-artifact", "capability-unsupported", "external-data-missing",
-        "no-profile", "opset-too-new", "option-unknown", "pickle", "profile-refused", "unsupported-operator",
+        "no-profile", "not-finite", "nothing-quantized", "opset-too-new", "opset-too-old", "option-unknown",
+        "pickle", "profile-refused", "type-unknown", "unsupported-operator",
     }
 )  # fmt: skip
 """What workers find wrong in what they were given: wrong usage, and no tool that failed."""
+OF_GRAPH = OF_INPUT | {"onnx-not-parsed"}
+"""The same where the graph is the user's own, and was not exported here."""
 TYPED = "onnx_typed"
 ROOMS = ("model_optimizer.convert", "model_optimizer.quantize")
 
@@ -54,7 +57,7 @@ def convert(found: Conversion, out: Path, *, progress: Progress) -> Artifact:
     try:
         return converting.carry_out(found, out, environments.run_worker, progress)
     except ToolError as error:
-        if error.reference not in OF_INPUT:
+        if error.reference not in (OF_GRAPH if source.format == "onnx_file" else OF_INPUT):
             raise
         raise UsageError(
             error.message, cause=error.cause, hint=error.hint, reference=error.reference

@@ -4,20 +4,22 @@ inputs.
 
 import json
 import random
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from _contract import brief, fail
-from _onnx_file import load_graph
+from _onnx_file import foreign_operators, load_graph, refuse_operators
 from _onnx_precision import halves, round_halves
 
 Feed = dict[str, Any]
 TYPES = {
-    "tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(float)": "float32", 
+    "tensor(int64)": "int64", "tensor(int32)": "int32", "tensor(float)": "float32",
     "tensor(float16)": "float16", "tensor(bool)": "bool", "tensor(double)": "float64",
-    "tensor(uint8)": "uint8", "tensor(int8)": "int8",
+    "tensor(uint8)": "uint8", "tensor(int8)": "int8", "tensor(int16)": "int16", "tensor(uint16)": "uint16",
+    "tensor(uint32)": "uint32", "tensor(uint64)": "uint64",
 }  # fmt: skip
 TOKENS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 SIZES = ({"batch": 1, "sequence": 7}, {"batch": 3, "sequence": 33}, {"batch": 2, "sequence": 96})
@@ -90,7 +92,7 @@ def distance(reference: Path, candidate: Path, feeds: Sequence[Feed], *, plain: 
     """Both graphs on the same inputs. `plain` runs the candidate as it is written: without the runtime's own
     rewriting, and with every FP16 number rounded.
     """
-    right, got = open_session(reference), open_session(candidate, plain=plain)
+    right, got = open_session(reference, given=True), open_session(candidate, plain=plain)
     names = [v.name for v in right.get_outputs()]
     worst = Distance(largest=0.0, cosine=1.0, output=names[0])
     for feed in feeds:
@@ -106,19 +108,33 @@ def distance(reference: Path, candidate: Path, feeds: Sequence[Feed], *, plain: 
 
 
 def apart(wanted: Any, got: Any, name: str) -> Distance:
+    """Rows are along the first axis. Fails where the reference itself is not a number."""
     import numpy
 
     a, b = numpy.asarray(wanted, dtype=numpy.float64), numpy.asarray(got, dtype=numpy.float64)
+    if not numpy.isfinite(a).all():
+        fail(
+            "not-finite",
+            f"the graph answers with what is no number before anything was changed: `{name}`",
+            [f"{numpy.count_nonzero(~numpy.isfinite(a)):,} of {a.size:,} numbers are infinite or NaN"],
+            ["look for NaN in the weights, and for divisions by zero; nothing can be compared with it"],
+        )
     if a.shape != b.shape or not numpy.isfinite(b).all():
         return Distance(largest=float("inf"), cosine=-1.0, output=name)
+    if not a.size:
+        return Distance(largest=0.0, cosine=1.0, output=name)
+    a, b = numpy.atleast_1d(a), numpy.atleast_1d(b)
     scale = float(numpy.abs(a).max()) or 1.0
     rows, others = a.reshape(len(a), -1), b.reshape(len(b), -1)
     norms = numpy.linalg.norm(rows, axis=1) * numpy.linalg.norm(others, axis=1)
-    cosines = (rows * others).sum(1) / numpy.maximum(norms, 1e-30)
+    cosines = numpy.where(
+        (rows == others).all(axis=1), 1.0, (rows * others).sum(1) / numpy.maximum(norms, 1e-30)
+    )
     return Distance(largest=float(numpy.abs(a - b).max()) / scale, cosine=float(cosines.min()), output=name)
 
 
-def open_session(path: Path, *, plain: bool = False) -> Any:
+def open_session(path: Path, *, plain: bool = False, given: bool = False) -> Any:
+    """A graph in ONNX Runtime on the CPU. `given` says that a user brought it: then it is at fault itself."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -132,7 +148,17 @@ def open_session(path: Path, *, plain: bool = False) -> Any:
     try:
         return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # noqa: BLE001 - the library's errors share no base of their own
-        fail("onnx-unreadable", f"ONNX Runtime cannot load `{path.name}`", [brief(error)])
+        said = re.sub(r"Load model from .*? failed: ?", "", brief(error))
+        if unknown := foreign_operators(load_graph(path)):
+            refuse_operators(path, unknown, [said], what="run by ONNX Runtime")
+        if given:
+            fail(
+                "broken-artifact",
+                "ONNX Runtime cannot load the graph as it is given",
+                [said],
+                ["export the model again; `mopt diagnose` on these words may know more"],
+            )
+        fail("onnx-unreadable", f"ONNX Runtime cannot load `{path.name}`", [said])
 
 
 def _rounded(path: Path) -> bytes:
@@ -144,8 +170,35 @@ def _rounded(path: Path) -> bytes:
 
 def run(session: Any, feed: Feed) -> list[Any]:
     """Inputs are cast to what the graph takes, so that graphs of several precisions get the same."""
-    wants = {v.name: TYPES[v.type] for v in session.get_inputs()}
-    return session.run(None, {name: feed[name].astype(kind) for name, kind in wants.items()})
+    for value in session.get_outputs():
+        if value.type not in TYPES:
+            fail(
+                "type-unknown",
+                f"the answer `{value.name}` is of {_shown(value.type)}: it cannot be compared",
+                ["answers before and after each step are compared as tensors of numbers"],
+                ["leave this output out of the graph, or let it give numbers in 32 bits"],
+            )
+    return session.run(None, fed(session, feed))
+
+
+def fed(session: Any, feed: Feed) -> Feed:
+    """The inputs in the numbers that a graph takes. Fails for those that none can be made up for."""
+    found: Feed = {}
+    for value in session.get_inputs():
+        if value.type not in TYPES:
+            fail(
+                "type-unknown",
+                f"the input `{value.name}` is of {_shown(value.type)}: nothing can be made up for it",
+                [f"inputs of {', '.join(kind[7:-1] for kind in TYPES)} can be"],
+                ["export the graph with inputs of numbers in 32 bits or whole numbers, and cast them inside"],
+            )
+        found[value.name] = feed[value.name].astype(TYPES[value.type])
+    return found
+
+
+def _shown(kind: str) -> str:
+    """`string` of `tensor(string)`; sequences and maps as they are called."""
+    return kind[7:-1] if kind.startswith("tensor(") else kind
 
 
 def _tokens(folder: Path, facts: Mapping[str, Any], batch: int, length: int, dice: random.Random) -> Feed:

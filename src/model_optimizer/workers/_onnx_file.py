@@ -12,6 +12,16 @@ from typing import Any
 from _contract import brief, fail
 
 SCOPES = "pkg.torch.onnx.name_scopes"
+RUNTIME_DOMAINS = (
+    "",
+    "ai.onnx",
+    "ai.onnx.ml",
+    "ai.onnx.training",
+    "ai.onnx.preview.training",
+    "com.microsoft",
+)
+OLDEST_OPSET = 7
+"""ONNX Runtime promises nothing for older ones, and its tools that change numbers cannot write them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,9 +34,11 @@ class Graph:
     operators: frozenset[str]
 
 
-def check_onnx(path: Path, *, opset_limit: int | None = None, what: str = "the engine") -> Graph:
-    """The graph's outline. Fails when it is no ONNX, lacks its weights, or is of a newer opset than can be
-    read.
+def check_onnx(
+    path: Path, *, opset_limit: int | None = None, opset_least: int = 0, what: str = "the engine"
+) -> Graph:
+    """The graph's outline. Fails when it is no ONNX, lacks its weights, or is of a newer or older opset
+    than can be worked on.
     """
     model = load_graph(path)
     check_external(model, path)
@@ -36,6 +48,15 @@ def check_onnx(path: Path, *, opset_limit: int | None = None, what: str = "the e
             "opset-too-new",
             f"the graph is of opset {opset}, {what} reads up to {opset_limit}",
             hint=[f"export it with opset {opset_limit} or lower; `mopt convert` takes one that fits"],
+        )
+    if opset < opset_least:
+        fail(
+            "opset-too-old",
+            f"the graph is of opset {opset}, its numbers can be changed from opset {opset_least} on",
+            hint=[
+                "export it again with opset 17 or later",
+                "or let the onnx package write it anew: onnx.version_converter.convert_version(model, 17)",
+            ],
         )
     constants = {tensor.name for tensor in model.graph.initializer}
     inputs = {v.name: _shape(v) for v in model.graph.input if v.name not in constants}
@@ -80,6 +101,8 @@ def check_external(model: Any, path: Path) -> None:
             continue
         entries = {entry.key: entry.value for entry in tensor.external_data}
         where = entries.get("location", "")
+        if "\0" in where or not all(entries.get(k, "0").isdecimal() for k in ("offset", "length")):
+            fail("broken-artifact", f"`{path.name}` does not say where `{tensor.name}` lies beside it")
         beside = resolved(where)
         if not where or resolved("") not in beside.parents:
             fail(
@@ -115,7 +138,9 @@ def scopes_of(path: Path) -> dict[str, str]:
     return found
 
 
-def refuse_operators(path: Path, refused: Mapping[str, Sequence[str]], other: Sequence[str] = ()) -> None:
+def refuse_operators(
+    path: Path, refused: Mapping[str, Sequence[str]], other: Sequence[str] = (), *, what: str = "built"
+) -> None:
     """Fail with each operator, its nodes (`refused` has them), the modules they came from and a rewrite."""
     rewrites = json.loads(Path(__file__).with_name("_onnx_rewrites.json").read_text(encoding="utf-8"))
     scopes = scopes_of(path)
@@ -129,7 +154,7 @@ def refuse_operators(path: Path, refused: Mapping[str, Sequence[str]], other: Se
             hints.append(f"{operator}: {rewrites[operator]}")
     fail(
         "unsupported-operator",
-        f"the graph has operators that cannot be built: {', '.join(sorted(refused))}",
+        f"the graph has operators that cannot be {what}: {', '.join(sorted(refused))}",
         [*causes, *other[:2]],
         hints or ["write these modules with operators of the ONNX standard"],
     )
@@ -149,6 +174,16 @@ def unknown_operators(model: Any) -> dict[str, list[str]]:
                 onnx.defs.get_schema(node.op_type, max_inclusive_version=opset)
             except onnx.defs.SchemaError:
                 found.setdefault(node.op_type, []).append(node.name)
+    return found
+
+
+def foreign_operators(model: Any) -> dict[str, list[str]]:
+    """Operators of domains that ONNX Runtime does not have without a library of theirs, with their nodes."""
+    own = {(function.domain, function.name) for function in model.functions}
+    found: dict[str, list[str]] = {}
+    for node in model.graph.node:
+        if node.domain not in RUNTIME_DOMAINS and (node.domain, node.op_type) not in own:
+            found.setdefault(f"{node.domain}::{node.op_type}", []).append(node.name)
     return found
 
 

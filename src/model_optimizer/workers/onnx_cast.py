@@ -17,7 +17,7 @@ sys.path.append(str(Path(__file__).resolve().parent))
 from _checkpoint import TOKENIZER_FILES, copy_files
 from _contract import blame, fail, main, progress
 from _onnx_feeds import distance, read_facts, samples
-from _onnx_file import check_onnx, save_graph
+from _onnx_file import OLDEST_OPSET, check_onnx, save_graph
 from _onnx_precision import high_nodes, merge_casts, own_constants
 
 KEPT_HIGH = (
@@ -55,7 +55,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     facts = read_facts(source)
     require_float(facts, scheme)
     progress("reading the graph", 0.0)
-    check_onnx(source / "model.onnx")
+    check_onnx(source / "model.onnx", opset_least=OLDEST_OPSET)
     model = onnx.load(str(source / "model.onnx"))
     kept = tuple(request.get("keep_high") or KEPT_HIGH)
     progress(f"casting to {scheme}", 0.2)

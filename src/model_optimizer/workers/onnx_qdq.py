@@ -25,12 +25,15 @@ from typing import Any
 sys.path.append(str(Path(__file__).resolve().parent))
 from _checkpoint import TOKENIZER_FILES, copy_files
 from _contract import blame, fail, main, progress
-from _onnx_feeds import TYPES, Distance, Feed, calibration, distance, open_session, read_facts, samples
-from _onnx_file import check_onnx, save_graph
+from _onnx_feeds import Distance, Feed, calibration, distance, fed, open_session, read_facts, samples
+from _onnx_file import OLDEST_OPSET, check_onnx, save_graph
 from onnx_cast import KEPT_HIGH, cast, require_float
 
 OPERATORS = ("MatMul", "Gemm", "Conv")
-NEEDS_OPSET = {"int4_rtn": 21, "fp8": 19}
+QUANTIZED_BY = {"int4_rtn": ("MatMul",)}
+"""Operators that a scheme is for, where they are fewer than all."""
+NEEDS_OPSET = {"int4_rtn": 21, "fp8": 19, "int8": 19}
+"""From which on the standard has these numbers, with scales in 16 bits."""
 LEFT_OUT = (0.0, 0.15, 0.3, 0.5)
 """Shares of inputs that keep their precision, tried one after the other until the answers are right."""
 
@@ -42,7 +45,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     facts = read_facts(source)
     require_float(facts, scheme)
     progress("reading the graph", 0.0)
-    check_onnx(source / "model.onnx")
+    check_onnx(source / "model.onnx", opset_least=OLDEST_OPSET)
     notes: list[str] = []
     feeds, origin = ([], "") if scheme == "int4_rtn" else calibration(source, facts, request)
     if origin:
@@ -50,20 +53,22 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     rest, least = request.get("rest") or "fp32", float(request.get("least_cosine") or 0.9)
     apart, count, left = Distance(largest=0.0, cosine=0.0, output=""), 0, 0
     checked = samples(source, facts, request.get("texts") or ())
-    for share in (0.0,) if scheme == "int4_rtn" else LEFT_OUT:
-        model, count, left = quantized(source / "model.onnx", request, feeds, out, share)
-        if rest == "fp16":
-            progress("casting the rest to fp16", 0.7)
-            model = cast(model, "fp16", KEPT_HIGH)
-        save_graph(model, out / "model.onnx")
-        del model
-        progress("comparing with the graph before", 0.8)
-        # The runtime's own rewriting turns quantize and dequantize into kernels of its own; FP8 has none.
-        apart = distance(source / "model.onnx", out / "model.onnx", checked, plain=True)
-        if apart.cosine >= least:
-            break
-        progress(f"cosine {apart.cosine:.3f} is below {least:g}: leaving more products out", None)
-    else:
+    with tempfile.TemporaryDirectory(dir=out, prefix=".opset-") as place:
+        path = newer(source / "model.onnx", NEEDS_OPSET[scheme], Path(place))
+        for share in (0.0,) if scheme == "int4_rtn" else LEFT_OUT:
+            model, count, left = quantized(path, request, feeds, out, share)
+            if rest == "fp16":
+                progress("casting the rest to fp16", 0.7)
+                model = cast(model, "fp16", KEPT_HIGH)
+            save_graph(model, out / "model.onnx")
+            del model
+            progress("comparing with the graph before", 0.8)
+            # The runtime's own rewriting turns quantize and dequantize into kernels of its own; FP8 has none.
+            apart = distance(source / "model.onnx", out / "model.onnx", checked, plain=True)
+            if apart.cosine >= least:
+                break
+            progress(f"cosine {apart.cosine:.3f} is below {least:g}: leaving more products out", None)
+    if not apart.cosine >= least:
         fail(
             "precision-lost",
             f"in {scheme} the graph no longer computes what it did",
@@ -86,6 +91,27 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def newer(path: Path, least: int, folder: Path) -> Path:
+    """The graph in an opset that has what will be written into it; itself where it is new enough."""
+    import onnx
+
+    outline = onnx.load(str(path), load_external_data=False)
+    opset = max((e.version for e in outline.opset_import if e.domain in ("", "ai.onnx")), default=0)
+    if opset >= least:
+        return path
+    progress(f"writing the graph in opset {least}", 0.05)
+    try:
+        save_graph(onnx.version_converter.convert_version(onnx.load(str(path)), least), folder / path.name)
+    except Exception as error:  # noqa: BLE001 - the converter raises whatever a graph makes it meet
+        blame(
+            error,
+            "opset-too-old",
+            f"the graph is of opset {opset}, and cannot be written in opset {least}, which this takes",
+            ["export it again with that opset or a later one", "--scheme fp16 takes older ones"],
+        )
+    return folder / path.name
+
+
 def quantized(
     path: Path, request: Mapping[str, Any], feeds: Sequence[Feed], out: Path, share: float
 ) -> tuple[Any, int, int]:
@@ -99,7 +125,8 @@ def quantized(
         fail(
             "nothing-quantized",
             f"no product of the graph can be quantized to {scheme}",
-            [f"operators with constant weights are looked for: {', '.join(OPERATORS)}"],
+            [f"looked for with constant weights: {', '.join(QUANTIZED_BY.get(scheme, OPERATORS))}"],
+            ["take --scheme fp16" if scheme not in QUANTIZED_BY else "take --scheme int8 or fp16"],
         )
     return model, count, left
 
@@ -192,13 +219,6 @@ def to_fp8(model: Any, exact: Mapping[str, Any]) -> None:
     for value in model.graph.value_info:
         if value.type.tensor_type.elem_type == onnx.TensorProto.INT8:
             value.type.tensor_type.elem_type = onnx.TensorProto.FLOAT8E4M3FN
-    raise_opset(model, NEEDS_OPSET["fp8"])
-
-
-def raise_opset(model: Any, least: int) -> None:
-    for entry in model.opset_import:
-        if entry.domain in ("", "ai.onnx"):
-            entry.version = max(entry.version, least)
 
 
 def copy_into(path: Path, folder: Path) -> Path:
@@ -229,8 +249,6 @@ def blocks(path: Path, block_size: int) -> tuple[Any, int]:
     from onnxruntime.quantization.matmul_nbits_quantizer import MatMulNBitsQuantizer
 
     model = onnx.load(str(path))
-    if any(e.domain in ("", "ai.onnx") and e.version < NEEDS_OPSET["int4_rtn"] for e in model.opset_import):
-        model = onnx.version_converter.convert_version(model, NEEDS_OPSET["int4_rtn"])
     progress("rounding weights", 0.3)
     quantizer = MatMulNBitsQuantizer(
         model, bits=4, block_size=block_size, is_symmetric=True, quant_format=QuantFormat.QDQ
@@ -317,10 +335,8 @@ def channel_statistics(
         )
         copy.write_bytes(model.SerializeToString())
         session = open_session(copy)
-        wants = {v.name: TYPES[v.type] for v in session.get_inputs()}
         for feed in feeds if values else ():
-            given = {name: feed[name].astype(kind) for name, kind in wants.items()}
-            for value, array in zip(values, session.run(list(values), given), strict=True):
+            for value, array in zip(values, session.run(list(values), fed(session, feed)), strict=True):
                 rows = numpy.abs(array.reshape(-1, array.shape[-1]))
                 peaks[value] = numpy.maximum(peaks.get(value, 0), rows.max(axis=0))
                 squares[value] = squares.get(value, 0) + (rows**2).mean(axis=0) / len(feeds)
@@ -331,8 +347,8 @@ class Reader:
     """Hands calibration batches to the quantizer, one after the other."""
 
     def __init__(self, path: Path, feeds: Sequence[Feed]) -> None:
-        wants = {v.name: TYPES[v.type] for v in open_session(path).get_inputs()}
-        self._feeds = [{name: feed[name].astype(kind) for name, kind in wants.items()} for feed in feeds]
+        session = open_session(path)
+        self._feeds = [fed(session, feed) for feed in feeds]
         self._next: Iterator[Mapping[str, Any]] = iter(self._feeds)
 
     def get_next(self) -> Mapping[str, Any] | None:

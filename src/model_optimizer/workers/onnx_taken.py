@@ -14,13 +14,16 @@ from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parent))
 from _checkpoint import TOKENIZER_FILES, copy_files
-from _contract import blame, main, progress
+from _contract import blame, fail, main, progress
 from _onnx_file import check_onnx, refuse_operators, save_graph, unknown_operators
 
 TYPES = {
-    1: "tensor(float)", 2: "tensor(uint8)", 3: "tensor(int8)", 6: "tensor(int32)", 7: "tensor(int64)",
-    9: "tensor(bool)", 10: "tensor(float16)", 11: "tensor(double)", 16: "tensor(bfloat16)",
+    1: "tensor(float)", 2: "tensor(uint8)", 3: "tensor(int8)", 4: "tensor(uint16)", 5: "tensor(int16)",
+    6: "tensor(int32)", 7: "tensor(int64)", 8: "tensor(string)", 9: "tensor(bool)", 10: "tensor(float16)",
+    11: "tensor(double)", 12: "tensor(uint32)", 13: "tensor(uint64)", 16: "tensor(bfloat16)",
 }  # fmt: skip
+
+FLOATS = (1, 10, 11, 16)
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
@@ -34,6 +37,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         refuse_operators(path, unknown)
     try:
         model = onnx.load(str(path))
+        refuse_nan(model, path)
         name_sizes(model)
         progress("writing the graph", 0.5)
         save_graph(model, out / "model.onnx")
@@ -53,6 +57,23 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
         "versions": {"onnx": importlib.metadata.version("onnx")},
         "notes": [f"taken from `{path.name}`: opset {graph.opset}, weights in {request['scheme']}"],
     }
+
+
+def refuse_nan(model: Any, path: Path) -> None:
+    """Weights that are no numbers: each answer would be none, before and after, and nothing be noticed."""
+    import numpy
+    import onnx
+
+    for tensor in model.graph.initializer:
+        if tensor.data_type in FLOATS:
+            array = onnx.numpy_helper.to_array(tensor)
+            if count := int(numpy.isnan(array).sum()):
+                fail(
+                    "broken-artifact",
+                    f"`{path.name}` has weights that are no numbers",
+                    [f"{count:,} of {array.size:,} numbers of `{tensor.name}` are NaN"],
+                    ["take a checkpoint from before the training went wrong, and export it again"],
+                )
 
 
 def name_sizes(model: Any) -> None:
