@@ -144,6 +144,19 @@ class OddServer:
         content = '{"ok": true}' if turn.body.get("response_format") else "All is well."
         return {"role": "assistant", "content": content}, "stop"
 
+    def chat_events(self, turn: Turn) -> Iterator[str | None]:
+        """The same message in parts of two letters."""
+        message, why = self.message(turn)
+        for name in ("reasoning", "content"):
+            for part in _parts(message.get(name)):
+                yield _delta({name: part})
+        for at, call in enumerate(message.get("tool_calls") or ()):
+            yield _delta({"tool_calls": [{"index": at, "function": {"name": call["function"]["name"]}}]})
+            for part in _parts(call["function"]["arguments"]):
+                yield _delta({"tool_calls": [{"index": at, "function": {"arguments": part}}]})
+        yield _delta({}, why)
+        yield "[DONE]"
+
     def metrics(self) -> str:
         return f"vllm:num_requests_running {len(self._running)}\nvllm:kv_cache_usage_perc {self.kv():g}\n"
 
@@ -188,17 +201,19 @@ class OddServer:
             message, why = self.message(turn)
             choice = {"index": 0, "message": message, "finish_reason": why}
             self._whole(to, 200, json.dumps({"choices": [choice]}))
+        elif turn.path == "/v1/chat/completions":
+            self._stream(to, self.chat_events(turn))
         elif turn.body.get("stream"):
-            self._stream(to, turn)
+            self._stream(to, self.events(turn, self.pieces(turn)))
         else:
             self._whole(to, 400, "{}")
 
-    def _stream(self, to: BaseHTTPRequestHandler, turn: Turn) -> None:
+    def _stream(self, to: BaseHTTPRequestHandler, lines: Iterator[str | None]) -> None:
         to.send_response(200)
         to.send_header("Content-Type", "text/event-stream")
         to.send_header("Transfer-Encoding", "chunked")
         to.end_headers()
-        for line in self.events(turn, self.pieces(turn)):
+        for line in lines:
             if line is None:
                 to.close_connection = True
                 return
@@ -215,3 +230,11 @@ class OddServer:
         to.send_header("Content-Length", str(len(data)))
         to.end_headers()
         to.wfile.write(data)
+
+
+def _parts(text: str | None) -> list[str]:
+    return [(text or "")[at : at + 2] for at in range(0, len(text or ""), 2)]
+
+
+def _delta(delta: dict[str, Any], why: str | None = None) -> str:
+    return json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": why}]})

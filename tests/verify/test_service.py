@@ -105,16 +105,31 @@ def test_anothers_answer_or_marker_is_a_mixed_stream() -> None:
 
 
 def test_time_per_token_that_grows() -> None:
-    def drift(*seconds: float) -> str:
-        return outcomes(seen(tuple(replace(ALONE[n % 4], seconds=s) for n, s in enumerate(seconds))))[
-            "token_time_drift"
-        ]
+    def answers(*seconds: float) -> tuple[Said, ...]:
+        return tuple(replace(ALONE[n % 4], seconds=s) for n, s in enumerate(seconds))
 
-    assert drift(*(1 + n / 10 for n in range(48))) == "fail"
-    assert drift(*(1 + n / 100 for n in range(48))) == "pass"
+    def drift(together: tuple[Said, ...], again: tuple[Said, ...] = ()) -> str:
+        return outcomes(seen(together, again=again))["token_time_drift"]
+
+    grows = answers(*(1 + n / 10 for n in range(48)))
+    assert drift(grows) == "fail"
+    assert drift(grows, answers(*(5.8 + n / 10 for n in range(48)))) == "fail"
     assert (
-        drift(*(1 + (n % 7 == 0) * n for n in range(48))) == "pass"
-    )  # some slow ones, as a busy machine has
+        drift(grows, answers(*(1.0 for _ in range(48)))) == "pass"
+    )  # others worked on the machine for a while
+    assert drift(answers(*(1 + n / 100 for n in range(48)))) == "pass"
+    assert drift(answers(*(1 + (n % 7 == 0) * n for n in range(48)))) == "pass"  # some slow ones
+
+
+def test_a_server_that_slows_down_is_asked_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    judged: list[Seen] = []
+    monkeypatch.setattr(
+        flow, "verify_service", lambda seen, slo: judged.append(seen) or verify_service(seen, slo)
+    )
+    for slow in (False, True):
+        monkeypatch.setattr(flow, "slows_down", lambda _together, slow=slow: slow)
+        look(GOOD, requests=16)
+    assert [len(seen.again) for seen in judged] == [0, 16]
 
 
 def test_drift_leaks_and_promises() -> None:

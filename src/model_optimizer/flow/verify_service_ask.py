@@ -4,7 +4,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from model_optimizer.core import HostError, UsageError
@@ -78,22 +78,59 @@ class Asker:
             return Said(prompt=prompt, seconds=took, error="the vector holds what is no number")
         return Said(prompt=prompt, seconds=took, vector=vector)
 
-    def chat(self, body: Mapping[str, Any]) -> tuple[int, dict[str, Any]]:
-        """A chat request: status, and the choice's message with `finish_reason`."""
+    def chat(self, body: Mapping[str, Any], *, stream: bool = False) -> tuple[int, dict[str, Any]]:
+        """A chat request: status, and the choice's message with `finish_reason`; of a refusal its `error`.
+
+        Of a stream the parts are put together, as a client does.
+        """
         full = {
-            "model": self.model, "temperature": 0, "max_tokens": 64,
+            "model": self.model, "temperature": 0, "stream": stream,
             "messages": [{"role": "user", "content": "Report that all is well."}], **body,
         }  # fmt: skip
         reply = local_http.ask(
             f"{self.url}/v1/chat/completions", body=full, key=self.key, timeout_s=TIMEOUT_S
         )
-        if reply is None or reply.status != 200:
-            return (reply.status if reply else 0), {}
+        if reply is None:
+            return 0, {}
         try:
+            if reply.status != 200:
+                return reply.status, {"error": _first_line(json.loads(reply.body))}
+            if stream:
+                return 200, joined(_events(reply.body))
             choice = json.loads(reply.body)["choices"][0]
             return 200, {**choice["message"], "finish_reason": choice.get("finish_reason")}
-        except (ValueError, KeyError, IndexError, TypeError):
-            return 200, {}
+        except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+            return reply.status, {}
+
+
+def _first_line(body: Any) -> str:
+    """What a server says of its refusal, one short line of it."""
+    error: Any = body.get("error", body)
+    said: Any = cast("dict[str, Any]", error).get("message") if isinstance(error, dict) else error
+    return str(said or "").strip().partition("\n")[0][:120]
+
+
+def joined(events: Iterable[dict[str, Any] | None]) -> dict[str, Any]:
+    """The message whose parts these events are. Calls are told apart by their index."""
+    message: dict[str, Any] = {}
+    calls: dict[int, dict[str, str]] = {}
+    for event in events:
+        choice: dict[str, Any] = (event.get("choices") or [{}])[0] if event else {}
+        delta: dict[str, Any] = choice.get("delta") or {}
+        for name in ("content", "reasoning", "reasoning_content"):
+            if part := delta.get(name):
+                message[name] = message.get(name, "") + part
+        parts: list[dict[str, Any]] = delta.get("tool_calls") or []
+        for part in parts:
+            call = calls.setdefault(part.get("index", 0), {})
+            function: dict[str, str | None] = part.get("function") or {}
+            for name, text in function.items():
+                if text is not None:
+                    call[name] = call.get(name, "") + text
+        message["finish_reason"] = choice.get("finish_reason") or message.get("finish_reason")
+    if calls:
+        message["tool_calls"] = [{"function": calls[at]} for at in sorted(calls)]
+    return message
 
 
 def _read(body: bytes) -> tuple[tuple[str, ...], tuple[float, ...], bool]:
