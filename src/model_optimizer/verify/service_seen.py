@@ -57,13 +57,17 @@ class Told:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """All that was seen of a server. `markers[i]` is a word that only prompt i holds."""
+    """All that was seen of a server. `markers[i]` is a word that only prompt i holds.
+
+    `again` is as `together`, asked once more after it where its later answers were slower.
+    """
 
     url: str
     concurrency: int
     markers: tuple[str, ...]
     alone: tuple[Said, ...]
     together: tuple[Said, ...]
+    again: tuple[Said, ...] = ()
     point: LoadPoint | None = None
     resting: Resting = field(default_factory=Resting)
     features: tuple[Feature, ...] = ()
