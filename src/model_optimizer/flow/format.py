@@ -42,7 +42,12 @@ def verify_format(
         digest="",
     )
     found = linting.Lint(
-        artifact=artifact, spec=spec, scheme=schemes.get(name or ""), target=target, engines=engines
+        artifact=artifact,
+        spec=spec,
+        scheme=schemes.get(name or ""),
+        target=target,
+        engines=engines,
+        schemes=schemes,
     )
     return linting.verify_format(found)
 

@@ -1,12 +1,12 @@
 """The layer `format`: a linter that reads a checkpoint as the engine will, before anything is loaded.
 
-It needs no PyTorch and no weights: headers, descriptions, and the values of scales alone. Every rule is one
-function that yields comparisons: a fault fails the layer, a remark decides nothing.
+It needs no PyTorch: headers, descriptions, the values of scales, and a search for NaN in weights. Every rule
+is one function that yields comparisons: a fault fails the layer, a remark decides nothing.
 """
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from model_optimizer.core import Artifact, Comparison, Engine, ModelSpec, Scheme, Verdict, worst
@@ -19,7 +19,9 @@ from . import (
     format_files,
     format_scales,
     format_tensors,
+    format_values,
 )
+from .format_claims import Claims
 from .format_engine import Target
 from .judged import REPORTED
 
@@ -28,7 +30,8 @@ from .judged import REPORTED
 class Lint:
     """What is looked at. `spec` is None for an architecture that this product does not know.
 
-    `scheme` is what the checkpoint is quantized to, None when that was not recognised.
+    `scheme` is what the checkpoint is quantized to, None when that was not recognised or is several;
+    `schemes` are those that are known, for layers of several.
     """
 
     artifact: Artifact
@@ -36,6 +39,7 @@ class Lint:
     scheme: Scheme | None
     target: Target
     engines: Mapping[str, Engine]
+    schemes: Mapping[str, Scheme] = field(default_factory=dict[str, Scheme])
 
 
 def verify_format(lint: Lint) -> Verdict:
@@ -56,11 +60,14 @@ def _rules(lint: Lint, checkpoint: format_checkpoint.Checkpoint) -> Iterator[Com
     claims = format_claims.read(checkpoint.keys, checkpoint.sidecar)
     layers = format_tensors.linear_layers(checkpoint, claims)
     known = claims is None or claims.known
+    schemes = _schemes(lint, claims)
     reader = format_engine.reader(lint.target, lint.engines)
     yield from itertools.chain(
         format_files.index(checkpoint),
         format_files.tokenizer(checkpoint),
+        format_files.vocabulary(checkpoint),
         format_files.generation(checkpoint, lint.spec),
+        format_files.chat(checkpoint, lint.spec),
         format_files.size(checkpoint, claims, format_tensors.bytes_of_claimed(checkpoint, layers)),
         format_files.tied(checkpoint),
         format_described.described(checkpoint, claims),
@@ -73,16 +80,30 @@ def _rules(lint: Lint, checkpoint: format_checkpoint.Checkpoint) -> Iterator[Com
             format_tensors.excluded(layers, claims),
             format_tensors.scales(layers),
             format_tensors.shapes(layers),
-            format_tensors.fitting(layers, lint.spec),
+            format_values.order(checkpoint, layers),
+            format_values.zeros(checkpoint, layers),
+            format_values.merged(checkpoint, layers),
+            format_values.sizes(checkpoint, layers),
             format_tensors.stacked(layers),
             format_tensors.cache_scales(checkpoint, claims),
         )
     yield from itertools.chain(
+        format_tensors.fitting(checkpoint, layers, lint.spec),
         format_scales.values(checkpoint),
+        format_values.finite(checkpoint),
         format_engine.description(claims, reader),
-        format_engine.kernel(lint.artifact, claims, lint.scheme, reader, lint.target),
-        format_engine.tiles(layers, lint.scheme, lint.target),
+        format_engine.refusals(checkpoint, claims, reader),
+        format_engine.kernel(lint.artifact, claims, schemes, reader, lint.target),
+        format_engine.tiles(layers, schemes, lint.target),
     )
+
+
+def _schemes(lint: Lint, claims: Claims | None) -> tuple[Scheme | None, ...]:
+    """Those of all layers: one where the checkpoint has one, else one for each kind of layer."""
+    if lint.scheme is not None or claims is None:
+        return (lint.scheme,)
+    names = dict.fromkeys(format_claims.scheme(kind) for kind in claims.kinds)
+    return tuple(lint.schemes.get(name or "") for name in names)
 
 
 def _because(comparisons: tuple[Comparison, ...]) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Literal, cast
 
-from model_optimizer.core import UsageError
+from .format_patterns import matches
 
 Keys = Mapping[str, object]
 Shape = tuple[int, ...]
@@ -42,7 +42,8 @@ class Claims:
     """`of` says what a layer by its name must be: None for one that keeps its precision.
 
     `arguments` are the keys that its description uses, `layouts` the formats that it names; `cache_scales`
-    whether it promises scales for the KV cache.
+    whether it promises scales for the KV cache. `version` is that of compressed-tensors which wrote it,
+    `algorithms` are the words of ModelOpt.
     """
 
     method: str
@@ -51,6 +52,8 @@ class Claims:
     arguments: frozenset[str] = frozenset()
     layouts: frozenset[str] = frozenset()
     cache_scales: bool = False
+    version: str | None = None
+    algorithms: tuple[str, ...] = ()
     known: bool = True
     kinds: tuple[Claim, ...] = field(default=())
 
@@ -78,7 +81,7 @@ def _of(found: Keys) -> Claims:
             return _one("gptq", _gptq(found), skipped, head=head)
         case "fp8" | "fbgemm_fp8":
             skipped = _names(found, "modules_to_not_convert") or _names(found, "ignored_layers")
-            return _one("fp8", _fp8(found), skipped)
+            return _one("fp8", _fp8(found, channels=method == "fbgemm_fp8"), skipped)
         case word if word.startswith("modelopt"):
             return _modelopt(found)
         case word:
@@ -93,7 +96,7 @@ def _one(
 
     def holds(word: str, name: str) -> bool:
         if word.startswith("re:"):
-            return _matches(word, name)
+            return matches(word, name)
         return word in name if within else f".{word.rstrip('.')}." in f".{name}."
 
     def of(name: str) -> Claim | None:
@@ -130,15 +133,14 @@ def _left_out(found: Keys) -> tuple[str, ...]:
     return tuple(f"re:{key[2:]}" for key in _keys(found, "dynamic") if key.startswith("-:"))
 
 
-def _fp8(found: Keys) -> Claim:
-    sides = found.get("weight_block_size")
-    block = _pair(sides)
+def _fp8(found: Keys, *, channels: bool) -> Claim:
+    block = _pair(found.get("weight_block_size"))
     static = found.get("activation_scheme") == "static"
     return Claim(
         layout="fp8",
         number="float",
         bits=8,
-        strategy="block" if block else "tensor",
+        strategy="block" if block else "channel" if channels else "tensor",
         block=block,
         acting="static" if static else "dynamic",
         acting_bits=8,
@@ -161,10 +163,10 @@ def _compressed(found: Keys) -> Claims:
     excluded = _names(found, "ignore")
 
     def of(name: str) -> Claim | None:
-        if any(_matches(pattern, name) for pattern in excluded):
+        if any(matches(pattern, name) for pattern in excluded):
             return None
         return next(
-            (c for targets, c in claims if any(t == "Linear" or _matches(t, name) for t in targets)), None
+            (c for targets, c in claims if any(t == "Linear" or matches(t, name) for t in targets)), None
         )
 
     return Claims(
@@ -174,6 +176,7 @@ def _compressed(found: Keys) -> Claims:
         arguments=frozenset(arguments),
         layouts=frozenset(c.layout for _, c in claims),
         cache_scales=isinstance(found.get("kv_cache_scheme"), dict),
+        version=str(found["version"]) if isinstance(found.get("version"), str) else None,
         known=all(c.layout in LAYOUTS or not c.layout for _, c in claims),
         kinds=tuple(c for _, c in claims),
     )
@@ -242,9 +245,27 @@ def _modelopt(found: Keys) -> Claims:
         excluded=excluded,
         layouts=frozenset(c.layout for c in kinds),
         cache_scales=bool(scheme),
+        algorithms=tuple(sorted({algorithm, *named} - {""})),
         known=len(kinds) == len(named),
         kinds=kinds,
     )
+
+
+def scheme(claim: Claim) -> str | None:
+    """The name of the scheme of this product that a claim is; None for numbers that no scheme has."""
+    match claim.number, claim.bits, claim.acting_bits:
+        case "float", 8, 8:
+            return "fp8_block" if claim.block else "fp8_static" if claim.acting == "static" else "fp8"
+        case "int", 8, 8:
+            return "int8"
+        case "int", 8, 16:
+            return "int8_weight"
+        case "int", 4, 16:
+            return "gptq_int4" if claim.symmetric or claim.ordered else "awq_int4"
+        case "float", 4, _:
+            return {16: "nvfp4", 32: "mxfp4"}.get(claim.group or 0)
+        case _:
+            return None
 
 
 def parts(claim: Claim, has: Mapping[str, Shape]) -> Mapping[str, Shape | None]:
@@ -295,7 +316,7 @@ def _scale_shape(claim: Claim, rows: int, columns: int) -> Shape | None:
         case "channel":
             return (rows, 1)
         case _:
-            return None
+            return None if claim.layout == "fp8" else (1,)
 
 
 def _awq_parts(claim: Claim, rows: int, columns: int) -> Mapping[str, Shape | None]:
@@ -312,14 +333,6 @@ def _gptq_parts(claim: Claim, rows: int, columns: int) -> Mapping[str, Shape | N
         "g_idx": (columns,),
     }
 
-
-LONGEST_PATTERN = 500
-NESTED = re.compile(r"\([^()]*[+*|][^()]*\)[+*{]")
-"""A repetition of a repetition or of alternatives, whose matching time may double with every letter."""
-
-REPETITION = re.compile(r"(?<!\\)(?:[*+]|\{\d*,\d*\})")
-MOST_REPETITIONS = 5
-"""Of one pattern: each multiplies the matching time by the length of a name."""
 
 LAYOUTS = frozenset(
     {
@@ -350,25 +363,6 @@ def sides(claim: Claim, has: Mapping[str, Shape]) -> tuple[int, int] | None:
             return first, second * 2
         case _:
             return first, second
-
-
-def _matches(pattern: str, name: str) -> bool:
-    """compressed-tensors: the whole name, or a regular expression behind `re:`."""
-    if not pattern.startswith("re:"):
-        return name == pattern or name.endswith(f".{pattern}")
-    slow = NESTED.search(pattern) or len(REPETITION.findall(pattern)) > MOST_REPETITIONS
-    if len(pattern) > LONGEST_PATTERN or slow:
-        raise UsageError(
-            "a pattern in `quantization_config` is refused",
-            cause=(f"`{pattern[:80]}` could take for ever to match",),
-            hint=("name layers by their names, or by simple patterns such as `re:.*o_proj$`",),
-        )
-    try:
-        return re.match(pattern[3:], name) is not None
-    except re.error as error:
-        raise UsageError(
-            "a pattern in `quantization_config` is no regular expression", cause=(f"{pattern[:80]}: {error}",)
-        ) from None
 
 
 def _keys(found: Keys, name: str) -> Keys:

@@ -5,12 +5,14 @@ from typing import cast
 
 from model_optimizer.core import Comparison
 
+from . import format_patterns
 from .format_checkpoint import Checkpoint
 from .format_claims import Claims
 from .format_found import checked, remark, unknown
 
 PLACES = ("quantization_config", "compression_config")
 NUMBERS = ("bits", "w_bit", "group_size", "q_group_size")
+GROUPS = {"nvfp4-pack-quantized": 16, "mxfp4-pack-quantized": 32}
 LISTS = ("ignore", "modules_to_not_convert", "exclude_modules", "ignored_layers")
 
 
@@ -33,6 +35,35 @@ def described(checkpoint: Checkpoint, claims: Claims | None) -> Iterator[Compari
         )
     elif claims is not None and not claims.known:
         yield _unknown(claims)
+    if isinstance(found, dict):
+        yield from _remarks(cast("Mapping[str, object]", found), checkpoint, claims)
+
+
+def _remarks(
+    found: Mapping[str, object], checkpoint: Checkpoint, claims: Claims | None
+) -> Iterator[Comparison]:
+    """Two descriptions that differ, patterns that nothing answers to, a layout that is taken for another."""
+    here = str(found.get("quant_algo") or "").upper()
+    beside = str(_sidecar(checkpoint).get("quant_algo") or "").upper()
+    method = str(found.get("quant_method") or "").lower()
+    if beside and (here != beside if here else not method.startswith("modelopt")):
+        says = f"config.json says {here or method}, hf_quant_config.json {beside}"
+        yield remark("two_descriptions", says, reference="vLLM reads config.json, other engines the other")
+    known = checkpoint.layers()
+    unused = format_patterns.idle(claims.excluded, known) if claims is not None else ()
+    if unused:
+        more = f" and {len(unused) - 1} more" if len(unused) > 1 else ""
+        says = f"`{unused[0][:80]}`{more} in the list of excluded layers answers to no layer"
+        yield remark("idle_patterns", says, reference="a word that is spelt wrong excludes nothing")
+    layout = str(found.get("version") or "gemm").lower()
+    if method == "awq" and layout != "gemm":
+        says = f"AutoAWQ's layout `{layout[:20]}` is described: vLLM reads the weights as `gemm`"
+        yield remark("awq_layout", says, reference="vLLM auto_awq.py does not look at `version`")
+
+
+def _sidecar(checkpoint: Checkpoint) -> Mapping[str, object]:
+    inner = (checkpoint.sidecar or {}).get("quantization")
+    return cast("Mapping[str, object]", inner) if isinstance(inner, dict) else {}
 
 
 def _found(keys: Mapping[str, object]) -> object:
@@ -59,6 +90,9 @@ def _faults(found: object, claims: Claims | None) -> Iterator[str]:
     for name in LISTS:
         if not isinstance(keys.get(name) or [], list):
             yield f"`{name}` is no list"
+    for kind in claims.kinds if claims is not None else ():
+        if (wanted := GROUPS.get(kind.layout)) and kind.group not in (None, wanted):
+            yield f"`{kind.layout}` in groups of {kind.group}: the format has groups of {wanted}"
     sparse = bool(keys.get("sparsity_config"))
     if claims is not None and claims.known and not (claims.kinds or claims.cache_scales or sparse):
         yield "no group of layers is described that could be read"

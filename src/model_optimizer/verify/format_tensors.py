@@ -9,7 +9,7 @@ from model_optimizer.system.models.gaps import gaps
 from model_optimizer.system.safetensors_header import BITS, Tensor
 
 from . import format_claims as claiming
-from .format_checkpoint import Checkpoint, numbers_out, split
+from .format_checkpoint import SCALES, Checkpoint, numbers_out, split
 from .format_claims import Claim, Claims
 from .format_found import checked, refused, remark
 
@@ -20,6 +20,9 @@ ROUTERS = frozenset({"gate", "router", "shared_expert_gate"})
 
 PLAIN_PARTS = ("eh_proj", "shared_head.head", "indexer.weights_proj")
 """So they do with these of DeepSeek: vLLM 0.25.1 deepseek_mtp.py and deepseek_v2.py hand them no format."""
+
+WHOLE = frozenset({"BOOL", "I8", "I16", "I32", "I64", "U16", "U32", "U64"})
+"""U8 is left out: scales of the MX formats are exponents."""
 
 NARROW = frozenset({"I8", "U8", "F8_E4M3", "F8_E5M2", "F4", "I32"})
 STACKED = (
@@ -124,6 +127,8 @@ def _wrong_type(layer: Layer) -> str | None:
         stored = layer.has["weight"].dtype
         return f"`{layer.name}` is {stored} and described as {claim.number} of {claim.bits} bits"
     for part, tensor in layer.has.items():
+        if part in SCALES and tensor.dtype in WHOLE:
+            return f"`{layer.name}.{part}` is {tensor.dtype}, and a scale is no whole number"
         wanted = DTYPES.get((part, claim.number, claim.bits))
         if wanted and tensor.dtype not in wanted:
             return f"`{layer.name}.{part}` is {tensor.dtype}, {' or '.join(sorted(wanted))} is described"
@@ -208,22 +213,33 @@ def shapes(layers: tuple[Layer, ...]) -> Iterator[Comparison]:
         )
 
 
-def fitting(layers: tuple[Layer, ...], spec: ModelSpec | None) -> Iterator[Comparison]:
-    """Quantized layers have the sides that the architecture gives them, which no scale shows where there is
-    one for a whole layer. Silent where they do."""
+def fitting(
+    checkpoint: Checkpoint, layers: tuple[Layer, ...], spec: ModelSpec | None
+) -> Iterator[Comparison]:
+    """Weights have the sides that the architecture gives them. Silent where they do."""
     shapes = {weight.name: weight.shape for weight in spec.weights} if spec else {}
+    got: dict[str, tuple[int, ...] | None] = {
+        f"{layer.name}.weight": claiming.sides(layer.claim, layer.shapes)
+        for layer in layers
+        if layer.claim and layer.quantized
+    }
+    for name, stored in checkpoint.tensors.items():
+        if stored.tensor.dtype in PLAIN:
+            got.setdefault(name, stored.tensor.shape)
     faults: list[str] = []
-    for layer in layers:
-        wanted = shapes.get(f"{numbers_out(layer.name)}.weight", ())
-        got = claiming.sides(layer.claim, layer.shapes) if layer.claim and layer.quantized else None
-        if got and len(wanted) == 2 and got != tuple(wanted):
-            faults.append(f"`{layer.name}` is {list(got)}, the architecture has {list(wanted)}")
+    for name, sides in got.items():
+        wanted = shapes.get(numbers_out(name))
+        plain = name in checkpoint.tensors and checkpoint.tensors[name].tensor.dtype in PLAIN
+        if not wanted or sides is None or tuple(sides) == wanted or (plain and tuple(sides) == wanted[::-1]):
+            continue
+        module = name.removesuffix(".weight")
+        faults.append(f"`{module}` is {list(sides)}, the architecture has {list(wanted)}")
     if faults:
         yield checked(
             "architecture",
             faults,
-            of=len(layers),
-            what="layers",
+            of=len(got),
+            what="weights",
             reference="config.json gives their sides; an engine refuses others",
             hint="take config.json and weights of the same model",
         )
@@ -296,12 +312,36 @@ def whole(checkpoint: Checkpoint, spec: ModelSpec | None) -> Iterator[Comparison
     ]
     yield checked(
         "whole",
-        gaps(spec, modules),
+        [_where(gap, modules) for gap in gaps(spec, modules)] + _absent(spec, modules),
         of=len(modules),
         what="layers, none lacks what its neighbours have",
         reference="the architecture in config.json; vLLM by default checks this for unquantized models only",
         hint="make it again from a whole checkpoint",
     )
+
+
+def _where(gap: str, modules: list[str]) -> str:
+    """`..., first without: model.layers.4.mlp.up_proj`, where one number of the name varies."""
+    kind, _, counts = gap.partition(":")
+    if kind.count("*") != 1:
+        return gap
+    there = set(modules)
+    total = int(counts.rpartition(" of ")[2].replace(",", ""))
+    lost = next((name for n in range(total) if (name := kind.replace("*", str(n))) not in there), None)
+    return f"{gap}, first without: {lost}" if lost else gap
+
+
+def _absent(spec: ModelSpec, modules: list[str]) -> list[str]:
+    """The embedding, last norm or head of an architecture whose layers have the names that were expected."""
+    there = {numbers_out(module) for module in modules}
+    wanted = {w.name.removesuffix(".weight"): w for w in spec.weights if w.name.endswith(".weight")}
+    norms = [name for name, weight in wanted.items() if weight.role == "norm" and "*" in name]
+    if not norms or not there.issuperset(norms):
+        return []
+    single = [
+        name for name, w in wanted.items() if "*" not in name and w.role in ("embedding", "norm", "head")
+    ]
+    return [f"{name}: 0 of 1" for name in single if name not in there]
 
 
 def summary(layers: tuple[Layer, ...]) -> Iterator[Comparison]:
