@@ -9,14 +9,10 @@ from statistics import median
 from model_optimizer.core import Comparison, LoadPoint, Slo, Verdict
 from model_optimizer.core.verdict import worst
 
-from .judged import Judged, gated_share, more_texts, outcome, reported
-from .limits import NEAR_TIE
+from .judged import Judged, more_texts, outcome, reported
 from .service_seen import Feature, Resting, Said, Seen, limit
+from .service_texts import texts
 from .service_vectors import vectors
-
-SAME = 0.99
-"""Least share of tokens that are the same under load, near-ties apart. ASSUMED: sums are taken in another
-order in another batch, which moves a logit by a unit in the last place and changes only near-ties."""
 
 STARVED = 10.0
 """Times the median from which one answer among equal ones took too long."""
@@ -41,8 +37,8 @@ def verify_service(seen: Seen, slo: Slo) -> Verdict:
         *_rest(seen.resting),
     )
     result = worst(tuple(j.comparison.outcome for j in found)) if found else outcome(found)
-    bad = next((j.comparison for j in found if j.comparison.outcome == result != "pass"), None)
-    said = "answers at once equal answers alone, and the load was held" if bad is None else _why(bad)
+    bad = [_why(j.comparison) for j in found if j.comparison.outcome == result != "pass"]
+    said = "; ".join(bad) or "answers at once equal answers alone, and the load was held"
     missing = [f"{f.name}: nothing was seen ({f.missing})" for f in seen.features if f.missing]
     return Verdict(
         layer="service",
@@ -74,71 +70,12 @@ def _errors(seen: Seen, slo: Slo) -> Judged:
 
 
 def _answers(seen: Seen) -> tuple[Judged, ...]:
-    """Streams of others, then the share of tokens that are the same as alone."""
+    """What was answered under load beside what was answered alone."""
     alone = {s.prompt: s for s in seen.alone if not s.error}
     pairs = [(alone[s.prompt], s) for s in seen.together if not s.error and s.prompt in alone]
     if any(said.vector for said in alone.values()):
         return vectors(pairs, alone, seen.concurrency, seen.told)
-    mixed = [
-        got for wanted, got in pairs if got.text != wanted.text and _of_another(got, alone, seen.markers)
-    ]
-    where = f"{len(mixed)} of {len(pairs)} answers hold what was said to another request"
-    foreign = limit(
-        "mixed_streams", float(len(mixed)), "= 0", not mixed, where=where, samples=len(pairs),
-        because=f"prompt {mixed[0].prompt + 1} got another one's answer" if mixed else None,
-    )  # fmt: skip
-    counts = [0.0, 0.0]
-    by_prompt: dict[int, list[float]] = {}
-    near = 0
-    for wanted, got in pairs:
-        same, tried, tie = _agreement(wanted, got)
-        near += tie
-        counts[0] += same
-        counts[1] += tried
-        row = by_prompt.setdefault(got.prompt, [0.0, 0.0])
-        row[0] += same
-        row[1] += tried
-    ends = round(counts[1] - counts[0])
-    share = gated_share(
-        "same_tokens",
-        [(s, n) for s, n in by_prompt.values()],
-        SAME,
-        where=f"at concurrency {seen.concurrency} {ends} answers leave the one alone, near-ties apart",
-        cannot_change="every answer is the same, token by token",
-    )
-    equal = sum(a.text == b.text for a, b in pairs)
-    whole = reported(
-        "same_answers", equal / len(pairs) if pairs else 0.0, samples=len(pairs),
-        where=f"whole answers; {near} leave at a near-tie ({NEAR_TIE:g} nats)",
-    )  # fmt: skip
-    return foreign, share, whole
-
-
-def _of_another(got: Said, alone: dict[int, Said], markers: Sequence[str]) -> bool:
-    """It is another prompt's whole answer, or holds another prompt's marker."""
-    own = alone[got.prompt].text
-    if any(m in got.text and m not in own for i, m in enumerate(markers) if i != got.prompt):
-        return True
-    others = [a.text for i, a in alone.items() if i != got.prompt and a.text != own]
-    return bool(got.text.strip()) and got.text in others
-
-
-def _agreement(wanted: Said, got: Said) -> tuple[float, float, bool]:
-    """(tokens that are the same, tokens compared, whether they part at a near-tie).
-
-    A server under load may send several tokens at once, so that texts are compared, in the pieces of the
-    answer alone. Behind the first difference the contexts differ: nothing more can be compared.
-    """
-    length = float(len(wanted.pieces))
-    if wanted.text == got.text:
-        return length, length, False
-    at = end = 0
-    for piece in wanted.pieces:
-        if not got.text.startswith(piece, end):
-            break
-        at, end = at + 1, end + len(piece)
-    tie = at < len(wanted.gaps) and wanted.gaps[at] < NEAR_TIE
-    return float(at), float(at if tie else at + 1), tie
+    return texts(seen, pairs, alone)
 
 
 def _starved(seen: Seen) -> Judged:
