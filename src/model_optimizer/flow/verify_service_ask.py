@@ -5,11 +5,12 @@ import math
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from model_optimizer.core import HostError, UsageError
 from model_optimizer.system import local_http
-from model_optimizer.verify.service_seen import Said
+from model_optimizer.verify.service_seen import Said, Usage
 
 KEY = "MOPT_API_KEY"
 PROMPTS = 16
@@ -25,6 +26,7 @@ class Asker:
         self.url = url
         self.key = os.environ.get(KEY, "").strip() or None
         self.model = model or self._first()
+        self.counts = True
         self.markers = tuple(f"{a}-{b}" for a in FIRST for b in SECOND)
         self.prompts = tuple(
             f"Note {n + 1}. The keeper wrote one word in the log and asked for it again: {marker}"
@@ -49,17 +51,19 @@ class Asker:
         body = {
             "model": self.model, "prompt": self.prompts[prompt], "max_tokens": TOKENS, "temperature": 0,
             "stream": True, "logprobs": 2, "ignore_eos": True,
+            **({"stream_options": {"include_usage": True}} if self.counts else {}),
         }  # fmt: skip
         began = time.perf_counter()
         reply = local_http.ask(f"{self.url}/v1/completions", body=body, key=self.key, timeout_s=TIMEOUT_S)
         took = time.perf_counter() - began
+        if reply is not None and self.counts and reply.status in (400, 422):
+            self.counts = False  # older servers do not know the option
+            return self.ask(prompt)
         if reply is None:
             return Said(prompt=prompt, seconds=took, error=f"no answer within {TIMEOUT_S:g} s, or cut off")
         if reply.status != 200:
             return Said(prompt=prompt, seconds=took, error=f"status {reply.status}")
-        pieces, gaps, ended = _read(reply.body)
-        error = None if ended else "the stream ended before its end"
-        return Said(prompt=prompt, pieces=pieces, gaps=gaps, seconds=took, error=error)
+        return replace(read(reply.body), prompt=prompt, seconds=took)
 
     def embed(self, prompt: int) -> Said:
         """The vector of one prompt."""
@@ -71,12 +75,13 @@ class Asker:
             error = f"status {reply.status}" if reply else f"no answer within {TIMEOUT_S:g} s, or cut off"
             return Said(prompt=prompt, seconds=took, error=error)
         try:
-            vector = tuple(float(number) for number in json.loads(reply.body)["data"][0]["embedding"])
+            found = json.loads(reply.body)
+            vector = tuple(float(number) for number in found["data"][0]["embedding"])
         except (ValueError, KeyError, IndexError, TypeError):
             return Said(prompt=prompt, seconds=took, error="the answer holds no vector")
         if not vector or not all(map(math.isfinite, vector)):
             return Said(prompt=prompt, seconds=took, error="the vector holds what is no number")
-        return Said(prompt=prompt, seconds=took, vector=vector)
+        return Said(prompt=prompt, seconds=took, vector=vector, usage=_usage(found.get("usage")))
 
     def chat(self, body: Mapping[str, Any], *, stream: bool = False) -> tuple[int, dict[str, Any]]:
         """A chat request: status, and the choice's message with `finish_reason`; of a refusal its `error`.
@@ -133,20 +138,47 @@ def joined(events: Iterable[dict[str, Any] | None]) -> dict[str, Any]:
     return message
 
 
-def _read(body: bytes) -> tuple[tuple[str, ...], tuple[float, ...], bool]:
-    """Text and gaps of a stream's events, and whether it came to its end."""
+def read(body: bytes) -> Said:
+    """What the events of a stream say; its `error` when they say one, or do not come to their end."""
     pieces: list[str] = []
     gaps: list[float] = []
-    ended = False
+    tokens, ended, usage, error = 0, None, None, "the stream ended before its end"
     for event in _events(body):
         if event is None:
-            ended = True
+            error = None if error and error.startswith("the stream") else error
             continue
+        if "error" in event:
+            error = f"an error within the stream: {_first_line(event)}"
+        usage = _usage(event.get("usage")) or usage
         for choice in event.get("choices") or ():
+            tokens += _told(choice.get("logprobs"))
+            ended = choice.get("finish_reason") or ended
             if text := choice.get("text"):
                 pieces.append(str(text))
                 gaps.append(_gap(choice.get("logprobs")))
-    return tuple(pieces), tuple(gaps), ended
+    return Said(
+        prompt=0, pieces=tuple(pieces), gaps=tuple(gaps), error=error, tokens=tokens or None, asked=TOKENS,
+        ended=ended, usage=usage,
+    )  # fmt: skip
+
+
+def _usage(found: Any) -> Usage | None:
+    try:
+        return Usage(
+            prompt=int(found["prompt_tokens"]),
+            completion=int(found.get("completion_tokens") or 0),
+            total=None if found.get("total_tokens") is None else int(found["total_tokens"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return None
+
+
+def _told(logprobs: Any) -> int:
+    """Tokens that a piece tells of; pieces without any text have some too."""
+    try:
+        return len(logprobs["tokens"])
+    except (KeyError, TypeError):
+        return 0
 
 
 def _events(body: bytes) -> Iterator[dict[str, Any] | None]:
@@ -167,9 +199,9 @@ def _events(body: bytes) -> Iterator[dict[str, Any] | None]:
 
 
 def _gap(logprobs: Any) -> float:
-    """Nats between the two likeliest tokens; infinite where the server tells nothing."""
+    """The least nats between the two likeliest tokens within a piece; infinite where none are told."""
     try:
-        best = sorted(logprobs["top_logprobs"][0].values(), reverse=True)
-        return float(best[0] - best[1])
-    except (KeyError, IndexError, TypeError):
+        best = [sorted(row.values(), reverse=True) for row in logprobs["top_logprobs"]]
+        return min(float(row[0] - row[1]) for row in best)
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError):
         return float("inf")

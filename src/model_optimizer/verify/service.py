@@ -11,7 +11,7 @@ from model_optimizer.core.verdict import worst
 
 from .judged import Judged, more_texts, outcome, reported
 from .service_seen import Feature, Resting, Said, Seen, limit
-from .service_texts import texts
+from .service_texts import texts, token_counts
 from .service_vectors import vectors
 
 STARVED = 10.0
@@ -74,8 +74,10 @@ def _answers(seen: Seen) -> tuple[Judged, ...]:
     alone = {s.prompt: s for s in seen.alone if not s.error}
     pairs = [(alone[s.prompt], s) for s in seen.together if not s.error and s.prompt in alone]
     if any(said.vector for said in alone.values()):
-        return vectors(pairs, alone, seen.concurrency, seen.told)
-    return texts(seen, pairs, alone)
+        found = vectors(pairs, alone, seen.concurrency, seen.told)
+    else:
+        found = texts(seen, pairs, alone)
+    return (*found, *token_counts(seen, alone))
 
 
 def _starved(seen: Seen) -> Judged:

@@ -9,11 +9,21 @@ from .judged import Judged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens, as the server counts them."""
+
+    prompt: int
+    completion: int
+    total: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
     """One answer of one request: the `prompt`'s number, its pieces in order, and how long it took.
 
     `gaps` are the nats between the two likeliest tokens at each piece, where the server tells; `error` says
-    what went wrong. A model that embeds says a `vector` in place of pieces.
+    what went wrong. A model that embeds says a `vector` in place of pieces. `tokens` came where the server
+    tells them, `asked` is the most that it was asked for, `ended` why it says that it ended.
     """
 
     prompt: int
@@ -22,6 +32,10 @@ class Said:
     seconds: float = 0.0
     error: str | None = None
     vector: tuple[float, ...] = ()
+    tokens: int | None = None
+    asked: int | None = None
+    ended: str | None = None
+    usage: Usage | None = None
 
     @property
     def text(self) -> str:
