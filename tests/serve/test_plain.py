@@ -2,7 +2,7 @@
 
 import pytest
 
-from model_optimizer.core import Artifact, Cpu, Gpu, Host, UsageError, plugins
+from model_optimizer.core import Artifact, Cpu, Gpu, Host, HostError, UsageError, plugins
 from model_optimizer.serve import Wish, plain_plan
 from model_optimizer.testing.engine_contract import sample_model
 
@@ -114,3 +114,18 @@ def test_what_was_made_for_a_gpu_is_not_to_be_made_once_more() -> None:
         plain_plan(sample_model("generate"), made, Wish(), HOST, engines=ENGINES, schemes=SCHEMES)
     assert "vllm can, on a GPU, and there is none here" in caught.value.cause[0]
     assert "make it first" not in caught.value.hint[0]
+
+
+def test_what_the_processor_cannot_compute_is_refused_before_a_start() -> None:
+    made = artifact("compressed_tensors", "awq_int4", "generate")
+
+    def planned(*features: str) -> str:
+        host = Host(cpu=Cpu(cores=2, features=features or None))
+        return plain_plan(
+            sample_model("generate"), made, Wish(), host, engines=ENGINES, schemes=SCHEMES
+        ).engine
+
+    assert planned("avx2", "avx512f") == planned() == "vllm_cpu"
+    with pytest.raises(HostError, match="cannot compute `awq_int4` on this machine") as caught:
+        planned("avx2")
+    assert caught.value.cause == ("4-bit integers take AVX-512, and the processor has none",)

@@ -30,6 +30,9 @@ FindPath = Callable[[str, str], tuple[str, ...] | None]
 """(scheme, format) -> the tools that make it from the checkpoint, () when it is already there."""
 
 
+Lacks = Callable[[Scheme, Host], str | None]
+"""What an engine may say of a scheme that this machine cannot compute."""
+
 ANY = "any scheme"
 """The scheme of a rejection that concerns the whole engine: said once, not once a scheme."""
 
@@ -155,6 +158,9 @@ class _Judge:
         if held := self._held_back(engine_name, scheme_name, route[1]):
             return held
         scheme = self._schemes[scheme_name]
+        lacks: Lacks = getattr(engine, "lacks", lambda scheme, host: None)
+        if missing := lacks(scheme, question.host):
+            return self._reject(engine_name, scheme_name, missing, "the engine's own description")
         estimate = Estimate(
             memory=engine.memory(question.model, scheme, question.workload),
             provenance="memory by arithmetic; speed on a CPU is measured, not predicted",

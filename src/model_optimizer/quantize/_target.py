@@ -1,10 +1,10 @@
 """Where a checkpoint is to run: pairs that cannot work are refused from the facts, before the first byte."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from model_optimizer.core import Engine, NoFeasiblePlan, Scheme, UsageError, plugins
+from model_optimizer.core import Engine, Host, NoFeasiblePlan, Scheme, UsageError, plugins
 from model_optimizer.core.site import GpuEngine, Site
 from model_optimizer.facts import gpus, releases
 from model_optimizer.facts.versions import key
@@ -65,6 +65,16 @@ def unchecked(target: Target, form: str) -> tuple[str, ...]:
     if form not in FORMATS or target.gpu or target.engine:
         return ()
     return ("not checked against a GPU or an engine: name them with --gpu and --engine",)
+
+
+def not_here(scheme: Scheme, target: Target, engines: Mapping[str, Engine], host: Host) -> tuple[str, ...]:
+    """A note where the engine that was named could not compute the scheme on this machine."""
+    name, _version = engine_of(target, engines)
+    if name is None:
+        return ()
+    lacks: Callable[[Scheme, Host], str | None] = getattr(engines[name], "lacks", lambda scheme, host: None)
+    missing = lacks(scheme, host)
+    return (f"it will not run on this machine: {missing}",) if missing else ()
 
 
 def engine_of(target: Target, engines: Mapping[str, Engine]) -> tuple[str | None, str | None]:

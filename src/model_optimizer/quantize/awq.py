@@ -1,5 +1,6 @@
 """4-bit integer weights, scaled by what activations say (AWQ), by llm-compressor."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -36,8 +37,49 @@ DRIVE = _compressor.Drive(
 needs, make = DRIVE.needs, DRIVE.make
 
 
+LISTED = frozenset({
+    "BloomForCausalLM", "CohereForCausalLM", "Cohere2ForCausalLM", "Cohere2MoeForCausalLM",
+    "DeepseekV2ForCausalLM", "DeepseekV3ForCausalLM", "Ernie4_5_MoeForCausalLM", "Exaone4ForCausalLM",
+    "Gemma2ForCausalLM", "Gemma3ForCausalLM", "Glm4MoeForCausalLM", "Glm4MoeLiteForCausalLM",
+    "GlmMoeDsaForCausalLM", "MixtralForCausalLM", "OlmoForCausalLM", "Olmo3ForCausalLM", "Phi3ForCausalLM",
+    "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM", "Qwen3NextForCausalLM",
+})  # fmt: skip
+"""Of which llm-compressor 0.14 knows the layers that follow each norm; Mixtral was made."""
+
+LIKE_LLAMA = (
+    "q_proj", "k_proj", "v_proj", "o_proj", "post_attention_layernorm", "gate_proj", "up_proj", "down_proj",
+)  # fmt: skip
+"""Of all others it expects these behind each `input_layernorm`."""
+
+
 def refuses(model: ModelSpec) -> str | None:
-    """Scales are folded into the norm before a layer; encoders have theirs behind it."""
-    if model.groups and model.kv_bytes_per_token() > 0:
+    """Scales are folded into the norm before a layer: encoders have theirs behind it, and of decoders only
+    known layouts can be taken."""
+    if model.task != "generate" and (not model.groups or model.kv_bytes_per_token() == 0):
+        return "AWQ folds its scales into the norm before each layer, and an encoder like BERT has none there"
+    if not model.weights or model.architecture in LISTED or _like_llama(model) or _like_gemma(model):
         return None
-    return "AWQ folds its scales into the norm before each layer, and an encoder like BERT has none there"
+    return (
+        f"AWQ folds its scales into the norm before each layer, and llm-compressor 0.14 does not know which "
+        f"that is in `{model.architecture}`"
+    )
+
+
+def _like_llama(model: ModelSpec) -> bool:
+    count = _kinds(model)
+    return count["input_layernorm"] > 0 and all(count[k] == count["input_layernorm"] for k in LIKE_LLAMA)
+
+
+def _like_gemma(model: ModelSpec) -> bool:
+    """As workers/_quantize_smoothing.py knows it."""
+    count = _kinds(model)
+    norms = count["input_layernorm"]
+    return norms > 0 and norms == count["pre_feedforward_layernorm"] == count["q_proj"] == count["gate_proj"]
+
+
+def _kinds(model: ModelSpec) -> Counter[str]:
+    """How many weights have each last name."""
+    found: Counter[str] = Counter()
+    for weight in model.weights:
+        found[weight.name.removesuffix(".weight").rpartition(".")[2]] += weight.copies
+    return found

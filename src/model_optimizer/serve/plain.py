@@ -8,6 +8,7 @@ from model_optimizer.core import (
     Artifact,
     Engine,
     Host,
+    HostError,
     ModelSpec,
     Plan,
     Scheme,
@@ -37,12 +38,20 @@ def plain_plan(
     engines: Mapping[str, Engine],
     schemes: Mapping[str, Scheme],
 ) -> Plan:
-    """How to serve `artifact` on this host. Raises UsageError when no engine reads it as was asked."""
+    """How to serve `artifact` on this host. Raises UsageError when no engine reads it as was asked, HostError
+    when this machine cannot compute it."""
     scheme = wish.scheme or artifact.scheme
     devices = {"cpu", "gpu"} if host.gpus else {"cpu"}
     idle = {name for name, engine in engines.items() if _idle(engine, host)}
     name = _engine(artifact, scheme, wish.engine, engines, devices, idle)
     engine = engines[name]
+    lacks: Callable[[Scheme, Host], str | None] = getattr(engine, "lacks", lambda scheme, host: None)
+    if missing := lacks(schemes[scheme], host):
+        raise HostError(
+            f"{engine.TITLE} cannot compute `{scheme}` on this machine",
+            cause=(missing,),
+            hint=("take another number format: `mopt quantize MODEL --engine vllm-cpu --scheme int8`",),
+        )
     workload = Workload(task=_task(artifact))
     plan = Plan(
         model=model.name,

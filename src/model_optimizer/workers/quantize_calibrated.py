@@ -24,7 +24,9 @@ from _contract import blame, fail, main, progress
 from _quantize_data import Calibration
 from _quantize_hessian import few_tokens, limited_tokens
 from _quantize_model import begin, require_finite, settle
+from _quantize_names import restore_names
 from _quantize_parts import in_parts
+from _quantize_smoothing import awq, smoothquant
 from _quantize_source import Source, ignored, parameters, reasons, write_about
 
 PACKAGES = ("llmcompressor", "compressed-tensors", "torch", "transformers")
@@ -42,6 +44,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     progress("writing the folder", 0.95)
     out = Path(request["out"])
     model.save_pretrained(out, save_compressed=True)
+    restore_names(out, source)
     settle(out, source)
     weights = {
         "quantized": len(source.quantized),
@@ -135,7 +138,9 @@ def compress(model: Any, source: Source, request: dict[str, Any], data: Calibrat
 
 
 def is_decoder(source: Source) -> bool:
-    """Whether layers follow a norm, as in decoders; encoders like BERT have theirs behind."""
+    """Whether it can be calibrated layer by layer: language models, and what is made from them."""
+    if str(source.config["architectures"][0]).endswith(("ForCausalLM", "LMHeadModel")):
+        return True
     return any("layernorm" in tensor.name and "input" in tensor.name for tensor in source.tensors)
 
 
@@ -150,18 +155,16 @@ def recipe(source: Source, request: dict[str, Any]) -> list[Any]:
     """llm-compressor's modifiers for a method."""
     from llmcompressor.modifiers.gptq import GPTQModifier
     from llmcompressor.modifiers.quantization import QuantizationModifier
-    from llmcompressor.modifiers.transform.awq import AWQModifier
-    from llmcompressor.modifiers.transform.smoothquant import SmoothQuantModifier
 
     common = {"config_groups": {"group_0": scheme(source, request)}, "ignore": ignored(source)}
     match request["method"]:
         case "awq":
-            return [AWQModifier(n_grid=int(request["search_steps"])), QuantizationModifier(**common)]
+            return [awq(source, int(request["search_steps"])), QuantizationModifier(**common)]
         case "gptq":
             dampening = request["statistics"]["dampening"]
             return [GPTQModifier(actorder="static", dampening_frac=dampening, **common)]
         case "smoothquant":
-            smooth = [SmoothQuantModifier(smoothing_strength=SMOOTHING)] if is_decoder(source) else []
+            smooth = smoothquant(source, SMOOTHING)
             dampening = request["statistics"]["dampening"]
             return [*smooth, GPTQModifier(actorder=None, dampening_frac=dampening, **common)]
         case "static":
