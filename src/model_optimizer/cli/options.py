@@ -1,5 +1,6 @@
 """Options that mean the same in every command, and the types that read them."""
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,11 @@ from typing import Any, cast
 import click
 
 from model_optimizer.core import Lengths, UsageError, lengths, units
+
+MOST = 10**9
+"""Of any count and rate: larger ones are slips of the pen, and answers to them are no answers."""
+
+LEAST = 1e-9
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
@@ -35,6 +41,43 @@ class SecondsType(click.ParamType[Any]):
         return units.parse_seconds(str(value))
 
 
+class Whole(click.IntRange):
+    """A whole number of at least `least`, and at most `most`, which is said only when it is missed."""
+
+    def __init__(self, least: int, most: int = MOST) -> None:
+        super().__init__(least)
+        self._most = most
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        try:
+            number = int(value)
+        except ValueError:
+            self.fail(f"{value!r} is not a whole number.", param, ctx)
+        if number > self._most:
+            self.fail(f"{_short(value)} is more than {self._most:,}.", param, ctx)
+        return super().convert(number, param, ctx)
+
+
+class Real(click.FloatRange):
+    """A number within limits, which are those of `click.FloatRange`; without `max` it is at most `MOST`."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            number = math.nan
+        if math.isnan(number):
+            self.fail(f"{value!r} is not a number.", param, ctx)
+        if self.max is None and number > MOST:
+            self.fail(f"{_short(value)} is more than {MOST:,}.", param, ctx)
+        return super().convert(number, param, ctx)
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 20 else f"{text[:20]}..."
+
+
 class PositiveFloat(click.ParamType[Any]):
     """A finite number above zero; `inf` too where `infinite` is set."""
 
@@ -51,7 +94,14 @@ class PositiveFloat(click.ParamType[Any]):
         option = param.opts[0] if param else "value"
         if not number > 0 or (number == float("inf") and not self._infinite):
             raise UsageError(f"{option} must be a number above zero, not `{value}`")
+        return plausible(number, option)
+
+
+def plausible(number: float, option: str) -> float:
+    """The same number above zero. UsageError for one that nobody means; infinity passes."""
+    if LEAST <= number <= MOST or number == float("inf"):
         return number
+    raise UsageError(f"{option} must be between {LEAST:g} and {MOST:g}, not {number:.3g}")
 
 
 class PairType(click.ParamType[Any]):
@@ -121,7 +171,7 @@ slo = together(
     click.option("--e2e-ms", type=PositiveFloat(), help="Limit of the whole request."),
     click.option(
         "--percentile",
-        type=click.FloatRange(0, 100, min_open=True, max_open=True),
+        type=Real(0, 100, min_open=True, max_open=True),
         default=99,
         show_default=True,
         help="The percentile that the limits hold at.",
@@ -132,6 +182,6 @@ load = together(
     click.option("--prompt-tokens", type=LengthsType(), help="N, or a distribution of prompt lengths."),
     click.option("--output-tokens", type=LengthsType(), help="N, or a distribution of output lengths."),
     click.option("--qps", "--rate", type=PositiveFloat(infinite=True), help="Requests per second."),
-    click.option("--concurrency", type=click.IntRange(min=1), help="Requests in flight, in a closed loop."),
-    click.option("--requests", type=click.IntRange(min=1), help="How many requests."),
+    click.option("--concurrency", type=Whole(1), help="Requests in flight, in a closed loop."),
+    click.option("--requests", type=Whole(1), help="How many requests."),
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 import click
 
-from model_optimizer.cli.options import VARIABLE, BytesType, PositiveFloat, pairs, together
+from model_optimizer.cli.options import VARIABLE, BytesType, PositiveFloat, Whole, pairs, together
 from model_optimizer.core import UsageError
 
 if TYPE_CHECKING:
@@ -69,12 +69,11 @@ class Pixels(click.ParamType[Any]):
         return int(found[1]), int(found[2])
 
 
-POSITIVE = click.IntRange(min=1)
+POSITIVE = Whole(1)
+DEVICES = Whole(1, 999_999)
 
 images = together(
-    click.option(
-        "--images", type=click.IntRange(min=0), help="Images in each prompt, beside --prompt-tokens."
-    ),
+    click.option("--images", type=Whole(0), help="Images in each prompt, beside --prompt-tokens."),
     click.option("--image-size", type=Pixels(), help="Of --images, for example 1280x720."),
 )
 gpu = together(
@@ -87,9 +86,9 @@ gpu = together(
 )
 
 parallel = together(
-    click.option("--tp", type=POSITIVE, help="Tensor parallelism: GPUs that share each layer."),
-    click.option("--pp", type=POSITIVE, help="Pipeline parallelism: stages of layers."),
-    click.option("--dp", type=POSITIVE, help="Data parallelism: engines side by side."),
+    click.option("--tp", type=DEVICES, help="Tensor parallelism: GPUs that share each layer."),
+    click.option("--pp", type=DEVICES, help="Pipeline parallelism: stages of layers."),
+    click.option("--dp", type=DEVICES, help="Data parallelism: engines side by side."),
 )
 
 engine = together(

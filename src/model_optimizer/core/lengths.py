@@ -20,6 +20,9 @@ from .errors import UsageError
 Z99 = NormalDist().inv_cdf(0.99)
 ARITY = {"uniform": 2, "normal": 2, "lognormal": 2}
 SYNTAX = "write N, uniform:A,B, normal:MEAN,SD, lognormal:MEDIAN,P99, choice:A,B,C or file:PATH"
+LONGEST = 10**9
+"""Tokens: no model reads so many."""
+
 SHOWN = 8
 """So many lengths or fewer are named one by one."""
 
@@ -111,12 +114,17 @@ def parse(text: str) -> Lengths:
     except ValueError:
         raise UsageError(f"`{text}` needs two numbers", hint=(SYNTAX,)) from None
     _check_order(text, kind, first, last)
-    return Lengths(kind=kind, numbers=(first, last))  # pyright: ignore[reportArgumentType]
+    found = Lengths(kind=kind, numbers=(first, last))  # pyright: ignore[reportArgumentType]
+    if found.mean > LONGEST:
+        raise _too_long(text)
+    return found
 
 
 def _check_order(text: str, kind: str, first: float, last: float) -> None:
     if not (math.isfinite(first) and math.isfinite(last)) or first < 1 or last < 0:
         raise UsageError(f"`{text}`: lengths are at least 1 token", hint=(SYNTAX,))
+    if max(first, last) > LONGEST:
+        raise _too_long(text)
     if kind != "normal" and last < first:
         raise UsageError(f"`{text}`: the second number is below the first", hint=(SYNTAX,))
 
@@ -128,7 +136,14 @@ def _positive_whole(text: str) -> int:
         raise UsageError(f"`{text}` is not a number of tokens", hint=(SYNTAX,)) from None
     if value < 1:
         raise UsageError(f"`{text}`: lengths are at least 1 token", hint=(SYNTAX,))
+    if value > LONGEST:
+        raise _too_long(text)
     return value
+
+
+def _too_long(text: str) -> UsageError:
+    shown = text if len(text) <= 40 else f"{text[:40]}..."
+    return UsageError(f"`{shown}`: lengths are at most {LONGEST:,} tokens", hint=(SYNTAX,))
 
 
 def _from_file(path: Path) -> tuple[float, ...]:

@@ -14,20 +14,24 @@ _SECONDS = {"": 1, "ms": 1e-3, "s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400
 
 
 def parse_bytes(text: str) -> int:
-    """`8GiB`, `8 GB`, `512m` or a plain number of bytes."""
-    return round(_parse(text, _BYTES, "a size in bytes", "8GiB, 8GB or 512MiB"))
+    """`8GiB`, `8 GB`, `512m` or a plain number of bytes, 10^18 at most."""
+    return round(_parse(text, _BYTES, "a size in bytes", "8GiB, 8GB or 512MiB", 1e18))
 
 
 def parse_seconds(text: str) -> float:
-    """`30s`, `10m`, `72h`, `250ms` or a plain number of seconds."""
-    return _parse(text, _SECONDS, "a time", "30s, 10m or 72h")
+    """`30s`, `10m`, `72h`, `250ms` or a plain number of seconds, 10^9 (31 years) at most."""
+    return _parse(text, _SECONDS, "a time", "30s, 10m or 72h", 1e9)
 
 
-def _parse(text: str, units: Mapping[str, float], what: str, example: str) -> float:
+def _parse(text: str, units: Mapping[str, float], what: str, example: str, most: float) -> float:
     found = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([a-z]*)\s*", text.lower())
     if not found or found[2] not in units:
         raise UsageError(f"`{text}` is not {what}", hint=(f"write for example {example}",))
-    return float(found[1]) * units[found[2]]
+    value = float(found[1]) * units[found[2]]
+    if value > most:
+        shown = text if len(text) <= 40 else f"{text[:40]}..."
+        raise UsageError(f"`{shown}` is too much for {what}", hint=(f"write for example {example}",))
+    return value
 
 
 def show_bytes(count: int | None) -> str:

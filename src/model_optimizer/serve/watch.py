@@ -4,6 +4,7 @@ A server that ended because it was told to (exit code 0, no error in its log) is
 that fail count like deaths, and those that lived long enough are forgiven: a crash loop ends with one error.
 """
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -46,13 +47,13 @@ class Restart:
         word, colon, count = text.partition(":")
         if word == "no" and not colon:
             return cls()
-        if word == "on-failure" and (not colon or (count.isdigit() and int(count) > 0)):
+        if word == "on-failure" and (not colon or re.fullmatch("[1-9][0-9]{0,5}", count)):
             return cls(most=int(count) if colon else TRIES)
         raise UsageError(f"`--restart {text}` is not known", hint=("write no, on-failure, or on-failure:3",))
 
     def pause_s(self, failures: int) -> float:
         """How long to wait after so many failures in a row."""
-        return min(FIRST_PAUSE_S * 2 ** (failures - 1), LONGEST_PAUSE_S)
+        return min(FIRST_PAUSE_S * 2 ** min(failures - 1, 64), LONGEST_PAUSE_S)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

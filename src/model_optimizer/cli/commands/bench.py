@@ -48,7 +48,7 @@ class Levels(click.ParamType[Any]):
             raise UsageError(f"{option} takes {what} above zero, not `{value}`")
         if math.inf in numbers and len(numbers) > 1:
             raise UsageError(f"{option}: a burst (`inf`) stands alone")
-        return numbers
+        return tuple(options.plausible(number, option) for number in numbers)
 
 
 class Mix(click.ParamType[Any]):
@@ -111,9 +111,9 @@ _load = options.together(
     click.option("--speed", type=options.PositiveFloat(), help="Of the replay; 2 is twice as fast."),
     click.option("--turns", type=options.LengthsType(), help="Requests of a session, each with all before."),
     click.option("--think-time", type=options.SecondsType(), help="Mean pause before the next turn."),
-    click.option("--requests", type=click.IntRange(min=1), help="How many requests at each level."),
+    click.option("--requests", type=options.Whole(1), help="How many requests at each level."),
     click.option("--for", "duration_s", type=options.SecondsType(), help="How long at each level: 30s, 10m."),
-    click.option("--warmup", type=click.IntRange(min=0), help="Requests before the window."),
+    click.option("--warmup", type=options.Whole(0), help="Requests before the window."),
     click.option(
         "--timeout", "timeout_s", type=options.SecondsType(), default="300s", help="Of one request."
     ),
@@ -122,11 +122,11 @@ _load = options.together(
 _prompts = options.together(
     click.option("--prompt-tokens", type=options.LengthsType(), help="N, or a distribution.  [default: 128]"),
     click.option("--output-tokens", type=options.LengthsType(), help="N, or a distribution.  [default: 32]"),
-    click.option("--shared-prefix", type=click.IntRange(min=0), default=0, help="Tokens that all share."),
+    click.option("--shared-prefix", type=options.Whole(0), default=0, help="Tokens that all share."),
     click.option("--prompts", type=_FILE, help="JSONL file of real prompts."),
     click.option("--image", "images", multiple=True, help="WIDTHxHEIGHT or a file; for each of a request."),
     click.option("--tokenizer", type=click.Path(), help="tokenizer.json or its folder, for exact lengths."),
-    click.option("--vocab-size", type=click.IntRange(min=64), help="Draw token ids, without a tokenizer."),
+    click.option("--vocab-size", type=options.Whole(64), help="Draw token ids, without a tokenizer."),
     click.option("--ignore-eos/--no-ignore-eos", default=True, help="Go on to that length.  [default: yes]"),
 )
 _search = options.together(
@@ -146,7 +146,7 @@ _search = options.together(
 @options.slo
 @_search
 @click.option("--calibrate/--no-calibrate", default=True, help="First see what this client can do (1 s).")
-@click.option("--pid", type=click.IntRange(min=1), help="Process of the server, to measure its memory.")
+@click.option("--pid", type=options.Whole(1), help="Process of the server, to measure its memory.")
 @click.option("--telemetry/--no-telemetry", default=True, help="Record GPU, host, engine.  [default: yes]")
 @click.option("--out", type=_FILE, help="Write the measurement to a file.")
 @click.option("--strict", is_flag=True, help="Exit with 1 when the client could not keep up, too.")

@@ -61,9 +61,9 @@ class Speculative(click.ParamType[Any]):
     "--arrivals", type=click.Choice(["poisson", "constant", "gamma"]), help="With --qps.  [default: poisson]"
 )
 @click.option("--burstiness", type=options.PositiveFloat(), help="Of gamma arrivals; below 1 clusters.")
-@click.option("--gpu-layers", "-ngl", type=click.IntRange(min=0), help="Layers of llama.cpp on the GPU.")
+@click.option("--gpu-layers", "-ngl", type=options.Whole(0), help="Layers of llama.cpp on the GPU.")
 @placement.images
-@click.option("--shared-prefix", type=click.IntRange(min=0), default=0, help="Prompt tokens that all share.")
+@click.option("--shared-prefix", type=options.Whole(0), default=0, help="Prompt tokens that all share.")
 @click.option(
     "--prefix-hit", type=float, default=0.0, help="Share of prompt tokens in the prefix cache, 0 to 1."
 )

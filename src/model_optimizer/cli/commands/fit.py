@@ -20,7 +20,7 @@ GROUP = "understand"
     "--kv-cache-memory-bytes", type=options.BytesType(), help="KV cache of each GPU, given outright."
 )
 @click.option("--kv-offload", type=options.BytesType(), default=0, help="Host memory for KV cache.")
-@click.option("--gpu-layers", "-ngl", type=click.IntRange(min=0), help="Layers of llama.cpp on the GPU.")
+@click.option("--gpu-layers", "-ngl", type=options.Whole(0), help="Layers of llama.cpp on the GPU.")
 @click.option("--warm", is_flag=True, help="The engine finds its compiled graphs in its cache.")
 @options.host_file
 @options.as_json

@@ -52,16 +52,16 @@ def _driver(_ctx: click.Context, _param: click.Parameter, value: str | None) -> 
 @placement.asked
 @options.load
 @options.slo
-@click.option("--quality", type=click.FloatRange(0, 1, min_open=True), help="Least quality to keep.")
-@click.option("--shared-prefix", type=click.IntRange(min=0), default=0, help="Prompt tokens that all share.")
+@click.option("--quality", type=options.Real(0, 1, min_open=True), help="Least quality to keep.")
+@click.option("--shared-prefix", type=options.Whole(0), default=0, help="Prompt tokens that all share.")
 @click.option("--texts", type=placement.POSITIVE, default=1, help="Texts of a request (embeddings).")
 @placement.images
 @click.option(
     "--driver", callback=_driver, metavar="VERSION", help="The NVIDIA driver there, for example 570.86.10."
 )
-@click.option("--spares", type=click.IntRange(min=0), help="Replicas that may die without breaking a limit.")
-@click.option("--build-minutes", type=click.FloatRange(min=0), default=0, help="Build time allowed a change.")
-@click.option("--changes", type=click.FloatRange(min=0), default=1, help="Changes of the model a month.")
+@click.option("--spares", type=options.Whole(0), help="Replicas that may die without breaking a limit.")
+@click.option("--build-minutes", type=options.Real(min=0), default=0, help="Build time allowed a change.")
+@click.option("--changes", type=options.Real(min=0), default=1, help="Changes of the model a month.")
 @click.option("--tools", is_flag=True, help="Tool calls are used.")
 @click.option(
     "--api", "apis", multiple=True, type=click.Choice(APIS), help="What clients need of the server."

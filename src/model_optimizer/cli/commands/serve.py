@@ -24,8 +24,8 @@ LEAST_LOG_BYTES = 1 << 20
 @click.option("--scheme", help="The number format; left out, what the model is stored in.")
 @click.option("--port", type=click.IntRange(1024, 65535), help="Default: a free one.")
 @click.option("--host", help="The address to listen on. Default: 127.0.0.1, this machine alone.")
-@click.option("--max-model-len", type=click.IntRange(min=1), help="Most tokens of prompt and answer.")
-@click.option("--max-num-seqs", type=click.IntRange(min=1), help="Requests that are computed at once.")
+@click.option("--max-model-len", type=options.Whole(1), help="Most tokens of prompt and answer.")
+@click.option("--max-num-seqs", type=options.Whole(1), help="Requests that are computed at once.")
 @options.pairs("--set", "settings", options.PairType(), "Any other setting of the engine.")
 @options.pairs("--env", "env", options.VARIABLE, "A variable of the engine's environment.")
 @click.option(

@@ -28,16 +28,16 @@ def _knobs(_c: click.Context, _p: click.Parameter, value: tuple[str, ...]) -> di
     return found
 
 
-def _levels(_c: click.Context, _p: click.Parameter, value: str | None) -> tuple[float, ...]:
+def _levels(_c: click.Context, param: click.Parameter, value: str | None) -> tuple[float, ...]:
     if value is None:
         return ()
     try:
         found = tuple(float(part) for part in value.split(","))
     except ValueError:
         found = ()
-    if not found or min(found) <= 0:
+    if not found or not all(0 < level < float("inf") for level in found):
         raise UsageError(f"`{value}` is not a list of loads", hint=("for example --concurrency 1,16,64",))
-    return found
+    return tuple(options.plausible(level, param.opts[0]) for level in found)
 
 
 def _names(_c: click.Context, _p: click.Parameter, value: str | None) -> tuple[str, ...]:
@@ -105,7 +105,7 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     help="What the winner is best at, within the SLO.",
 )
 @click.option("--price-per-hour", type=options.PositiveFloat(), help="Of one GPU; for the cost of a token.")
-@click.option("--trials", type=click.IntRange(1), default=12, show_default=True, help="Starts of the search.")
+@click.option("--trials", type=options.Whole(1), default=12, show_default=True, help="Starts of the search.")
 @click.option("--time", "limit_s", type=options.SecondsType(), help="No new trial after so long.")
 @click.option(
     "--for",
@@ -124,11 +124,11 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     help="The short load that ends a hopeless trial; 0s is none.",
 )
 @click.option(
-    "--finalists", type=click.IntRange(0), default=2, show_default=True, help="Compared with the default."
+    "--finalists", type=options.Whole(0), default=2, show_default=True, help="Compared with the default."
 )
 @click.option(
     "--repeats",
-    type=click.IntRange(0),
+    type=options.Whole(0),
     default=3,
     show_default=True,
     help="Runs of each in the end; from 4 on pairs of one round decide where servers stand by each other.",
@@ -141,17 +141,17 @@ _FOLDER = click.Path(path_type=Path, file_okay=False)
     help="One server for each arm, side by side (resident), or one for each run.",
 )
 @click.option(
-    "--together", type=click.IntRange(1), default=1, show_default=True, help="Trials started side by side."
+    "--together", type=options.Whole(1), default=1, show_default=True, help="Trials started side by side."
 )
 @click.option(
     "--start-together",
-    type=click.IntRange(1),
+    type=options.Whole(1),
     default=4,
     show_default=True,
     help="Servers that start at the same time.",
 )
 @click.option("--pause-after", "pause_s", type=options.SecondsType(), help="Begin nothing new after so long.")
-@click.option("--ablate", type=click.IntRange(0), default=2, show_default=True, help="Settings put back.")
+@click.option("--ablate", type=options.Whole(0), default=2, show_default=True, help="Settings put back.")
 @click.option("--knob", "values", multiple=True, callback=_knobs, metavar="NAME=A,B", help="Values to try.")
 @click.option("--only", callback=_names, metavar="A,B", help="Only these knobs, and those under --knob.")
 @click.option("--fix", "fixed", callback=_names, metavar="A,B", help="Knobs that are left alone.")
