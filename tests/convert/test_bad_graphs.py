@@ -62,6 +62,28 @@ for name, (given, said) in kinds.items():
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
     model.ir_version = 10
     onnx.save(model, place / (name + ".onnx"))
+def tokens(name, sizes, table=50):
+    # A table of tokens and a product; a cache that comes in and is not read.
+    nodes = [
+        helper.make_node("Gather", ["table", "input_ids"], ["a"]),
+        helper.make_node("MatMul", ["a", "weight"], ["b"]),
+        helper.make_node("Cast", ["attention_mask"], ["m"], to=1),
+        helper.make_node("Unsqueeze", ["m", "axis"], ["n"]),
+        helper.make_node("Mul", ["b", "n"], ["y"]),
+    ]
+    given = [helper.make_tensor_value_info(n, TensorProto.INT64, sizes) for n in ("input_ids", "attention_mask")]
+    given.append(helper.make_tensor_value_info("past_key_values.0.key", 1, [sizes[0], 2, "past_sequence_length", 4]))
+    inits = {"table": numpy.random.rand(table, 8).astype("float32"), "weight": numpy.eye(8, dtype="float32"),
+             "axis": numpy.array([2])}
+    graph = helper.make_graph(
+        nodes, "g", given, [helper.make_tensor_value_info("y", 1, [*sizes, 8])],
+        [numpy_helper.from_array(array, key) for key, array in inits.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)])
+    model.ir_version = 10
+    onnx.save(model, place / (name + ".onnx"))
+tokens("tokens", ["batch_size", "sequence_length"])
+tokens("fixed", [2, 16])
 make("old.onnx", opset=5)
 make("former.onnx", opset=11)
 make("nan.onnx", number=float("nan"))
@@ -156,6 +178,27 @@ def test_a_graph_that_cannot_be_compared_or_cast_is_wrong_input(
         assert text in done.stderr
     assert str(tmp_path) not in done.stderr.partition("error[")[2]
     assert list(tmp_path.rglob("*")) == []
+
+
+@pytest.mark.parametrize("name", ["tokens", "fixed"])
+def test_a_graph_of_tokens_from_elsewhere_is_asked_what_it_takes(
+    place: Path, tmp_path: Path, name: str
+) -> None:
+    """Without a config.json: as many tokens as its table has, sizes that it fixes, an empty cache."""
+    out = tmp_path / "out"
+    done = mopt("convert", place / f"{name}.onnx", "--to", "onnxruntime", "--scheme", "int8", "--out", out)
+    assert done.returncode == 0, done.stderr
+    assert "1 products in int8" in done.stdout and "the clean-up was dropped" not in done.stdout
+
+
+def test_a_folder_of_graphs_alone_is_told_from_a_checkpoint(tmp_path: Path) -> None:
+    (tmp_path / "onnx").mkdir()
+    for name in ("config.json", "onnx/model_fp16.onnx"):
+        (tmp_path / name).write_text("{}")
+    done = mopt("convert", tmp_path, "--to", "onnx", "--out", tmp_path / "out")
+    assert done.returncode == 2
+    assert "error[model-is-a-graph]" in done.stderr
+    assert f"hint: name the graph: mopt convert {tmp_path}/onnx/model_fp16.onnx" in done.stderr
 
 
 def test_a_graph_of_an_older_opset_is_written_anew_for_int8(place: Path, tmp_path: Path) -> None:

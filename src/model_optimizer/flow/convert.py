@@ -20,7 +20,7 @@ OF_INPUT = frozenset(
     }
 )  # fmt: skip
 """What workers find wrong in what they were given: wrong usage, and no tool that failed."""
-OF_GRAPH = OF_INPUT | {"onnx-not-parsed"}
+OF_GRAPH = OF_INPUT | {"onnx-not-parsed", "graph-failed"}
 """The same where the graph is the user's own, and was not exported here."""
 TYPED = "onnx_typed"
 ROOMS = ("model_optimizer.convert", "model_optimizer.quantize")
@@ -98,9 +98,9 @@ def _kit() -> Kit:
 
 def _source(model: str) -> tuple[ModelSpec, Artifact]:
     path = Path(model).expanduser()
-    if path.suffix == ".onnx":
+    if path.suffix.lower() == ".onnx":
         return converting.onnx_source(path)
-    if path.suffix in (".pt", ".pth", ".bin", ".pkl", ".ckpt"):
+    if path.suffix.lower() in (".pt", ".pth", ".bin", ".pkl", ".ckpt"):
         raise UsageError(
             f"`{path.name}` is a pickle, which can run any code when it is opened",
             hint=(
@@ -118,8 +118,25 @@ def _source(model: str) -> tuple[ModelSpec, Artifact]:
         )
     if path.is_dir() and (path / "model.onnx").is_file() and (path / "mopt.json").is_file():
         return _made(path)
+    _require_checkpoint(path)
     spec = models.read(model)
     return spec, models.checkpoint_artifact(spec)
+
+
+def _require_checkpoint(path: Path) -> None:
+    """A folder with graphs alone, as other exporters write it, is named by its graph. Raises UsageError."""
+    if not path.is_dir() or next(path.glob("*.safetensors"), None):
+        return
+    graphs = sorted(
+        file.relative_to(path).as_posix() for where in (".", "onnx") for file in path.glob(f"{where}/*.onnx")
+    )
+    if graphs:
+        raise UsageError(
+            f"`{path}` holds ONNX graphs, and no checkpoint",
+            cause=(f"{', '.join(graphs[:6])}{' ...' if len(graphs) > 6 else ''}; no .safetensors",),
+            hint=(f"name the graph: mopt convert {path / graphs[0]}",),
+            reference="model-is-a-graph",
+        )
 
 
 def _made(path: Path) -> tuple[ModelSpec, Artifact]:

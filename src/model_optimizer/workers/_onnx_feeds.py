@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from _contract import brief, fail
+from _contract import blame, brief, fail
 from _onnx_file import foreign_operators, load_graph, refuse_operators
 from _onnx_precision import halves, round_halves
 
@@ -25,6 +25,8 @@ TOKENS = ("input_ids", "attention_mask", "token_type_ids", "position_ids")
 SIZES = ({"batch": 1, "sequence": 7}, {"batch": 3, "sequence": 33}, {"batch": 2, "sequence": 96})
 PIXELS = ((1, 64, 64), (2, 96, 64))
 LONGEST_CALIBRATION = 128
+LONGEST_UNKNOWN = 64
+"""Tokens, where nothing says how many a graph takes."""
 WEIGHTS = "session.model_external_initializers_file_folder_path"
 
 
@@ -59,7 +61,7 @@ def samples(folder: Path, facts: Mapping[str, Any], texts: Sequence[str] = ()) -
     if any(v["name"] in TOKENS for v in facts["inputs"]):
         if texts and (folder / "tokenizer.json").is_file():
             return [_of_texts(folder, facts, texts[n : n + 3]) for n in range(0, min(len(texts), 24), 3)]
-        longest = int(facts.get("max_tokens") or 96)
+        longest = int(facts.get("max_tokens") or LONGEST_UNKNOWN)
         return [_tokens(folder, facts, size["batch"], min(size["sequence"], longest), dice) for size in SIZES]
     return [_made_up(facts, size, seed) for seed, size in enumerate(PIXELS)]
 
@@ -178,7 +180,17 @@ def run(session: Any, feed: Feed) -> list[Any]:
                 ["answers before and after each step are compared as tensors of numbers"],
                 ["leave this output out of the graph, or let it give numbers in 32 bits"],
             )
-    return session.run(None, fed(session, feed))
+    given = fed(session, feed)
+    try:
+        return session.run(None, given)
+    except Exception as error:  # noqa: BLE001 - the library's errors share no base of their own
+        sizes = ", ".join(f"{name} {' x '.join(map(str, array.shape))}" for name, array in given.items())
+        blame(
+            error,
+            "graph-failed",
+            f"ONNX Runtime cannot run the graph on made-up inputs ({sizes})",
+            ["graphs are compared before and after each step: free sizes take any number, tokens are any"],
+        )
 
 
 def fed(session: Any, feed: Feed) -> Feed:
@@ -202,17 +214,28 @@ def _shown(kind: str) -> str:
 
 
 def _tokens(folder: Path, facts: Mapping[str, Any], batch: int, length: int, dice: random.Random) -> Feed:
-    """Rows of several lengths, padded on the right."""
+    """Rows of several lengths, padded on the right; of one size where the graph has no other."""
     import numpy
 
+    batch, length = _shape_of_tokens(facts, batch, length)
     vocabulary = _vocabulary(folder)
     ids = numpy.array([[dice.randrange(1, vocabulary) for _ in range(length)] for _ in range(batch)])
     mask = numpy.ones((batch, length), dtype=numpy.int64)
     for row in range(1, batch):
         mask[row, max(1, length - 5 * row) :] = 0
     types = numpy.zeros((batch, length), dtype=numpy.int64)
-    types[:, (length + 1) // 2 :] = 1
+    if "max_tokens" in facts:  # of a graph from elsewhere nothing says that it tells segments apart
+        types[:, (length + 1) // 2 :] = 1
     return _known(facts, ids * mask, mask, types * mask)
+
+
+def _shape_of_tokens(facts: Mapping[str, Any], batch: int, length: int) -> tuple[int, int]:
+    """The sizes that were asked for, and those of the graph where they are fixed."""
+    shape = next(v["shape"] for v in facts["inputs"] if v["name"] in TOKENS)
+    if len(shape) != 2:
+        return batch, length
+    fixed = [size if isinstance(size, int) else None for size in shape]
+    return fixed[0] or batch, fixed[1] or length
 
 
 def _of_texts(folder: Path, facts: Mapping[str, Any], texts: Sequence[str]) -> Feed:
@@ -220,12 +243,14 @@ def _of_texts(folder: Path, facts: Mapping[str, Any], texts: Sequence[str]) -> F
     import numpy
     from tokenizers import Tokenizer
 
-    longest = min(LONGEST_CALIBRATION, int(facts.get("max_tokens") or LONGEST_CALIBRATION))
+    longest = min(LONGEST_CALIBRATION, int(facts.get("max_tokens") or LONGEST_UNKNOWN))
     made = Tokenizer.from_file(str(folder / "tokenizer.json"))
     made.no_padding()
     found = [made.encode(text) for text in texts]
     width = max(1, *(min(longest, len(one.ids)) for one in found))
-    ids, mask, types = (numpy.zeros((len(texts), width), dtype=numpy.int64) for _ in range(3))
+    rows, width = _shape_of_tokens(facts, len(texts), width)
+    longest, found = min(longest, width), [found[n % len(found)] for n in range(rows)]
+    ids, mask, types = (numpy.zeros((rows, width), dtype=numpy.int64) for _ in range(3))
     ids[:] = int(facts.get("pad_token_id") or 0)
     for row, one in enumerate(found):
         count = min(longest, len(one.ids))
@@ -239,13 +264,36 @@ def _known(facts: Mapping[str, Any], ids: Any, mask: Any, types: Any) -> Feed:
 
     places = numpy.broadcast_to(numpy.arange(ids.shape[1]), ids.shape)
     given = {"input_ids": ids, "attention_mask": mask, "token_type_ids": types, "position_ids": places}
-    return {v["name"]: given[v["name"]].astype("int64") for v in facts["inputs"] if v["name"] in given}
+    found = {v["name"]: given[v["name"]].astype("int64") for v in facts["inputs"] if v["name"] in given}
+    sizes: dict[str, int] = {}
+    for value in facts["inputs"]:
+        if value["name"] in found:
+            named = zip(value["shape"], found[value["name"]].shape, strict=False)
+            sizes |= {name: size for name, size in named if isinstance(name, str)}
+    others = [value for value in facts["inputs"] if value["name"] not in found]
+    return found | _noise(others, sizes, len(ids), 0)
 
 
 def _vocabulary(folder: Path) -> int:
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-    size = config.get("vocab_size") or (config.get("text_config") or {}).get("vocab_size")
-    return int(size or 100)
+    """How many tokens there are: by config.json, else by the table that the graph looks tokens up in."""
+    try:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        size = config.get("vocab_size") or (config.get("text_config") or {}).get("vocab_size")
+    except (OSError, ValueError, AttributeError):
+        size = _rows_of_table(folder / "model.onnx")
+    return max(2, int(size or 100))
+
+
+def _rows_of_table(path: Path) -> int | None:
+    graph = load_graph(path).graph
+    rows = {tensor.name: tensor.dims[0] for tensor in graph.initializer if len(tensor.dims) == 2}
+    tokens = {"input_ids"}
+    for node in graph.node:
+        if node.op_type == "Cast" and node.input[0] in tokens:
+            tokens.add(node.output[0])
+        if node.op_type == "Gather" and node.input[1] in tokens and node.input[0] in rows:
+            return int(rows[node.input[0]])
+    return None
 
 
 def _of_images(facts: Mapping[str, Any]) -> bool:
@@ -256,22 +304,30 @@ def _made_up(facts: Mapping[str, Any], size: tuple[int, int, int], seed: int) ->
     """Pictures for a network of images; for any other, noise: free dimensions of one name are of one size."""
     if _of_images(facts):
         return _pixels(facts, size, seed)
+    return _noise(facts["inputs"], {}, size[0], seed)
+
+
+def _noise(values: Sequence[Mapping[str, Any]], sizes: dict[str, int], batch: int, seed: int) -> Feed:
+    """Free dimensions of one name are of one size, as `sizes` says; what is past is empty."""
     import numpy
 
     noise = numpy.random.default_rng(seed)
-    sizes: dict[str, int] = {}
     feed: Feed = {}
-    for value in facts["inputs"]:
+    for value in values:
         shape = [
-            d
-            if isinstance(d, int)
-            else sizes.setdefault(str(d), size[0] if place == 0 else 8 * (1 + seed % 2))
+            d if isinstance(d, int) else sizes.setdefault(str(d), _free(str(d), place, batch, seed))
             for place, d in enumerate(value["shape"])
         ]
         kind = TYPES.get(value.get("type", ""), "float32")
         whole = kind.removeprefix("u").startswith("int") or kind == "bool"
         feed[value["name"]] = noise.integers(0, 2, shape) if whole else noise.standard_normal(shape)
     return feed
+
+
+def _free(name: str, place: int, batch: int, seed: int) -> int:
+    if place == 0:
+        return batch
+    return 0 if name.startswith("past") else 8 * (1 + seed % 2)
 
 
 def _pixels(facts: Mapping[str, Any], size: tuple[int, int, int], seed: int) -> Feed:
