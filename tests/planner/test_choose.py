@@ -149,3 +149,14 @@ def test_what_the_processor_lacks_is_a_reason() -> None:
     found = options(QUESTION, engines=engines, schemes=SCHEMES, find_path=find_path)
     assert [(p.engine, p.scheme) for p in found.plans] == [("rival", "fp32")]
     assert ("int8", "too few bits") in [(r.scheme, r.reason) for r in found.rejected]
+
+
+def test_two_sizes_that_look_alike_have_their_difference_beside_them() -> None:
+    question = dataclasses.replace(QUESTION, budget_bytes=4 * 10**9 - (4 << 20))
+    with pytest.raises(NoFeasiblePlan) as caught:
+        options(question, engines={"plain": BASE}, schemes=SCHEMES, find_path=find_path)
+    assert "plain, fp32: needs 3.73 GiB of memory, 3.72 GiB may be used" in caught.value.cause
+    question = dataclasses.replace(QUESTION, budget_bytes=4 * 10**9 - (1 << 18))
+    with pytest.raises(NoFeasiblePlan) as caught:
+        options(question, engines={"plain": BASE}, schemes=SCHEMES, find_path=find_path)
+    assert caught.value.cause[0].endswith("3.73 GiB may be used: 256 KiB too few")

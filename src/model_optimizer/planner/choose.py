@@ -218,8 +218,9 @@ class _Judge:
         room = self._question.budget_bytes or self._question.host.memory_available_bytes
         if room is None or estimate.memory_bytes <= room:
             return None
-        wanted = units.show_bytes(estimate.memory_bytes)
-        return f"needs {wanted} of memory, {units.show_bytes(room)} may be used"
+        wanted, have = units.show_bytes(estimate.memory_bytes), units.show_bytes(room)
+        short = f": {units.show_bytes(estimate.memory_bytes - room)} too few" if wanted == have else ""
+        return f"needs {wanted} of memory, {have} may be used{short}"
 
     def _reject(self, engine: str, scheme: str, reason: str, source: str) -> Rejection:
         return Rejection(engine=engine, scheme=scheme, reason=reason, source=source)
