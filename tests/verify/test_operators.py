@@ -98,7 +98,7 @@ def test_what_is_right_passes(answers: Mapping[str, Any]) -> None:
 
 @pytest.mark.engine
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["right-fp16", "right-int8", "right-bert", "right-yolo"])
+@pytest.mark.parametrize("name", ["right-fp16", "right-bf16", "right-int8", "right-bert", "right-yolo"])
 def test_what_is_right_passes_in_other_families_and_formats(heavy: Mapping[str, Any], name: str) -> None:
     right(heavy[name])
 
@@ -143,7 +143,7 @@ def test_every_fault_is_named(
         ("yolo-transposed", "export", "Conv", "model.4.cv2.bn"),
         ("yolo-overflow", "cast", "Conv", "model.2.cv1.bn"),
         ("yolo-weight-scale", "Q/DQ", "DequantizeLinear", "model.4.cv2.bn"),
-        ("yolo-activation-scale", "Q/DQ", "QuantizeLinear", "model.5.act"),
+        ("yolo-activation-scale", "Q/DQ", "QuantizeLinear", "model.6.cv1.bn"),
         ("lm-frozen", "export", "Min", "model.rotary_emb"),
         ("softmax-axis", "export", "Softmax", "model.layers.0.self_attn"),
         ("no-scale", "export", "Mul", "model.layers.1.self_attn"),
@@ -158,11 +158,16 @@ def test_every_fault_is_named(
         ("yolo-points", "export", "Add", "model.22"),
         ("yolo-parts", "export", "Concat", "model.4"),
         ("zero-point", "Q/DQ", "DequantizeLinear", "model.layers.1.mlp.gate_proj"),
+        ("zero-point-by-one", "Q/DQ", "DequantizeLinear", "model.layers.1.mlp.gate_proj"),
+        ("idle-mask", "export", "GreaterOrEqual", ""),
+        ("yolo-frozen", "export", "Add", "model.22"),
+        ("yolo-faint", "clean-up", "Resize", "model.10"),
         ("infinite", "cast", "MatMul", "model.layers.1.mlp.down_proj"),
         ("half-axis", "cast", "Softmax", "model.layers.0.self_attn"),
         ("half-epsilon", "cast", "LayerNormalization", "encoder.layer.1.output.LayerNorm"),
         ("half-norm-swapped", "cast", "LayerNormalization", "encoder.layer.1.output.LayerNorm"),
         ("half-transposed", "cast", "MatMul", "model.layers.1.self_attn.o_proj"),
+        ("brain-transposed", "cast", "MatMul", "model.layers.1.self_attn.o_proj"),
     ],
 )
 def test_every_other_fault_is_named(
@@ -218,6 +223,14 @@ def test_faults_beyond_a_length_say_from_where(heavy: Mapping[str, Any]) -> None
     for name in ("frozen", "short"):
         assert heavy[name]["stages"][0]["shortest"] == "3 x 33"
         assert heavy[name]["feeds"][0] == "1 x 7"
+
+
+@pytest.mark.engine
+@pytest.mark.slow
+def test_what_answers_do_not_show_is_found(heavy: Mapping[str, Any]) -> None:
+    """Sizes beyond the model's own, and places inside of a graph whose answers are right."""
+    assert heavy["yolo-frozen"]["stages"][0]["shortest"] == "1 x 3 x 160 x 192"
+    assert heavy["yolo-faint"]["stages"][1]["added"] < 2e-6
 
 
 @pytest.mark.engine
@@ -355,6 +368,15 @@ def test_the_verdict_says_which_and_from_where(tmp_path: Path) -> None:
     assert verdict.comparisons[-1].got is None and verdict.comparisons[-1].because == "FP16 ends at 65504"
     assert (tmp_path / "cut/about.json").is_file()
     assert asked[0]["limits"]["fp16"]["own"] == HALF.own
+
+
+def test_a_verdict_of_bf16_says_how_it_was_computed(tmp_path: Path) -> None:
+    question = Question(candidate=artifact(tmp_path), reference=artifact(tmp_path), schemes=SCHEMES)
+    runs = [
+        verify_operators(question, run=lambda *_, e=e: answer(emulated=e), progress=lambda _t, _s: None)
+        for e in (False, True)
+    ]
+    assert ["every number rounded" in (v.because or "") for v in runs] == [False, True]
 
 
 def test_limits_know_the_format() -> None:

@@ -13,6 +13,7 @@ sys.path.append(str(Path(__file__).resolve().parent))
 from _contract import brief, fail
 from _onnx_file import SCOPES, check_external, load_graph
 from _onnx_precision import halves, round_halves
+from _operators_bf16 import in_32_bits
 
 Feed = Mapping[str, Any]
 TYPES = {
@@ -38,6 +39,7 @@ class Graph:
         self.path = path
         self.model = load_graph(path)
         check_external(self.model, path)
+        self.emulated = in_32_bits(self.model)
         graph = self.model.graph
         self.nodes = list(graph.node)
         self.initializers = {tensor.name: tensor for tensor in graph.initializer}
@@ -58,6 +60,16 @@ class Graph:
         found = [name for name in self.scopes[number][:-1] if not name.startswith("_empty_nn_module")]
         return found[-1] if found else ""
 
+    def origin(self, value: str) -> int:
+        """The node that makes a value, before the casts that a tool put behind it."""
+        number = self.maker[value]
+        while self.nodes[number].op_type == "Cast" and not self.scopes[number]:
+            before = self.maker.get(self.nodes[number].input[0])
+            if before is None:
+                break
+            number = before
+        return number
+
     def describe(self, number: int) -> dict[str, Any]:
         """What is said of a node in a report. A node without metadata takes the module of its neighbour."""
         node = self.nodes[number]
@@ -72,10 +84,15 @@ class Graph:
         """Nodes that a tool put in have no metadata: the first that reads them has, or that they read."""
         if self.scopes[number]:
             return ""
-        for value in self.nodes[number].output:
-            for reader in self.readers.get(value, ()):
-                if self.scopes[reader]:
-                    return self.module(reader)
+        seen, waiting = {number}, [number]
+        while waiting:  # a dequantize node and casts may lie between it and what it was put in for
+            for value in self.nodes[waiting.pop(0)].output:
+                for reader in self.readers.get(value, ()):
+                    if self.scopes[reader]:
+                        return self.module(reader)
+                    if reader not in seen:
+                        seen.add(reader)
+                        waiting.append(reader)
         for value in self.nodes[number].input:
             if value in self.maker and self.scopes[self.maker[value]]:
                 return self.module(self.maker[value])

@@ -7,7 +7,7 @@ more, alone, from the reference's values, and only what is then still wrong is i
 
 import math
 import sys
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -80,7 +80,7 @@ class Search:
                 high = bad[0]
             else:
                 low = probes[-1]
-        return self._back(order[high])
+        return self.back(order[high])
 
     def _before_a_wrong_answer(self, limit: float) -> list[str]:
         """The places that lead to the first answer that is wrong, which is the last of them."""
@@ -92,7 +92,7 @@ class Search:
         last = self.order.index(wrong[0])
         return [v for v in self.order[: last + 1] if self.graph.maker.get(v) in makes]
 
-    def _back(self, value: str) -> Found:
+    def back(self, value: str) -> Found:
         """From a bad place to where its error was made."""
         seen: list[Found] = []
         while True:
@@ -107,6 +107,27 @@ class Search:
             # Of several that are wrong, the first in the graph's order made the others wrong, or is beside.
             bad = [v for v in before if errors[v] > self.own_limit]
             value = min(bad, key=self.order.index) if bad else max(before, key=errors.__getitem__)
+
+    def leaving(self) -> list[str]:
+        """The places that another module reads than the one they were made in, and the answers."""
+        graph = self.graph
+        return [
+            value
+            for value in self.order
+            if value in graph.outputs
+            or any(graph.module(r) != graph.module(graph.maker[value]) for r in graph.readers.get(value, ()))
+        ]
+
+    def shifted(self) -> list[str]:
+        """The places behind a quantization that is undone with another zero point, whatever the error."""
+        wrong = shifted_pairs(self.graph)
+        if not wrong:
+            return []
+        found: dict[int, str] = {}
+        for value in self.order:
+            for number in self.graph.piece(value, self.pairs.keys)[0]:
+                found.setdefault(number, value)
+        return list(dict.fromkeys(found[number] for number in wrong if number in found))
 
     def sweep(self, values: Sequence[str]) -> list[Found]:
         """The own errors of many places; the arrays of all but those that are too large are dropped."""
@@ -287,8 +308,49 @@ def blame(truth: Truth, graph: Graph, found: Found, feed: Feed) -> int:
             continue
         before = {graph.maker[v] for v in graph.nodes[number].input if v in graph.maker} & inside
         if all(n in cleared or _says_shape(graph, n, got) for n in before):
-            return number
+            return _unchanged(truth, graph, number, feed, got, inside) or number
     return last
+
+
+CHANGES = ("Add", "Sub", "Mul", "Div", "And", "Or", "Where", "Min", "Max")
+
+
+def _unchanged(
+    truth: Truth, graph: Graph, number: int, feed: Feed, got: Mapping[str, Any], inside: Collection[int]
+) -> int | None:
+    """A node just before, or what it was given, that changes nothing where PyTorch changes something.
+
+    A mask that hides nothing leaves scores as they were, so that the sum with it seems to be PyTorch's too;
+    but PyTorch has these numbers less often than the graph has.
+    """
+    import numpy
+
+    for value in graph.nodes[number].input:
+        maker = graph.maker.get(value)
+        if maker not in inside or maker is None or graph.nodes[maker].op_type not in CHANGES:
+            continue
+        twins = [v for v, array in got.items() if numpy.array_equal(array, got[value])]
+        givers = [v for v in graph.nodes[maker].input if v not in twins and graph.maker.get(v) in inside]
+        if len(twins) > 1 and givers and truth.times(feed, got[value], MATCH) < len(twins):
+            return _idle(graph, graph.maker[givers[0]], got, inside)
+    return None
+
+
+def _idle(graph: Graph, number: int, got: Mapping[str, Any], inside: Collection[int]) -> int:
+    """The first node before one, along what is the same everywhere, from where numbers say nothing."""
+    while True:
+        before = [
+            graph.maker[v]
+            for v in graph.nodes[number].input
+            if graph.maker.get(v) in inside and v in got and got[v].ndim > 1 and _uniform(got[v])
+        ]
+        if not before:
+            return number
+        number = before[-1]
+
+
+def _uniform(array: Any) -> bool:
+    return bool(array.size) and bool((array == array.flat[0]).all())
 
 
 def _scales_by_one(graph: Graph, number: int) -> bool:
@@ -321,6 +383,9 @@ def blame_scale(graph: Graph, found: Found, limit: float) -> int:
         for number in found.piece
         if (node := graph.nodes[number]).op_type == "DequantizeLinear" and node.input[0] in graph.maker
     ]
+    shifted = [number for number in shifted_pairs(graph) if number in found.piece]
+    if shifted:
+        return shifted[0]
     weights = [
         number
         for number in found.piece
@@ -335,6 +400,32 @@ def blame_scale(graph: Graph, found: Found, limit: float) -> int:
         if apart(got[after], got[before]) > limit / 2:
             return quantize if _undoes(graph, quantize, dequantize) else dequantize
     return weights[0] if weights and pairs else last
+
+
+def shifted_pairs(graph: Graph) -> list[int]:
+    """Dequantize nodes whose zero point is not that of the quantize node that they undo."""
+    found: list[int] = []
+    for number, node in enumerate(graph.nodes):
+        before = graph.maker.get(node.input[0]) if node.op_type == "DequantizeLinear" else None
+        if before is not None and graph.nodes[before].op_type == "QuantizeLinear":
+            one, other = (_zero(graph, side) for side in (graph.nodes[before], node))
+            if one is not None and other is not None and one != other:
+                found.append(number)
+    return found
+
+
+def _zero(graph: Graph, node: Any) -> list[float] | None:
+    """The zero point: 0 where none is given, None where it is computed."""
+    import numpy
+    import onnx
+
+    if len(node.input) < 3 or not node.input[2]:
+        return [0.0]
+    tensor = graph.initializers.get(node.input[2])
+    if tensor is None or tensor.data_location == onnx.TensorProto.EXTERNAL:
+        return None
+    values = onnx.numpy_helper.to_array(tensor).astype("float64").ravel()
+    return values[:1].tolist() if numpy.all(values == values[:1]) else values.tolist()
 
 
 def _undoes(graph: Graph, quantize: int, dequantize: int) -> bool:

@@ -85,6 +85,28 @@ class Truth:
             self.call(self.root, {name: torch.from_numpy(array) for name, array in feed.items()})
         return found
 
+    def times(self, feed: Feed, wanted: Any, tolerance: float) -> int:
+        """How often PyTorch computes an array; a view of what was counted is not counted again."""
+        import torch
+        from torch.utils._python_dispatch import TorchDispatchMode
+
+        found: list[Any] = []
+
+        class Count(TorchDispatchMode):
+            def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                out = func(*args, **(kwargs or {}))
+                for tensor in _tensors(out):
+                    if tuple(tensor.shape) != wanted.shape:
+                        continue
+                    new = all(tensor.data_ptr() != other.data_ptr() for other in found)
+                    if new and _equal(wanted, tensor.detach().numpy(), tolerance):
+                        found.append(tensor)  # kept, so that its memory is not another's
+                return out
+
+        with torch.no_grad(), Count():
+            self.call(self.root, {name: torch.from_numpy(array) for name, array in feed.items()})
+        return len(found)
+
     @contextmanager
     def _hooked(self, places: Collection[Place]) -> Generator[dict[Place, Any]]:
         found: dict[Place, Any] = {}

@@ -55,7 +55,11 @@ NORMS = (
 )  # fmt: skip
 JUMP = 8.0
 """Times the median of the inputs from which the error of one of them is looked into."""
+AROUND = 32
+"""Places looked at in a step whose answers are right; four runs of the default eight."""
 LONGEST = 512
+WIDEST = 1280
+"""Places on a side of a picture up to which one larger than the model's own size is tried."""
 
 
 def job(request: dict[str, Any]) -> dict[str, Any]:
@@ -86,6 +90,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
             for number, suspects in enumerate(found)
         ],
         "runtime": work.runtime,
+        "emulated": stages[-1]["graph"].emulated,
         "first": None if first is None else first[0],
         "runs": work.runs,
         "alone": work.alone,
@@ -112,9 +117,7 @@ def make_feeds(source: Path, graph: Graph, request: Mapping[str, Any]) -> list[d
     described = [{"name": name, "shape": _dims(value)} for name, value in kinds.items()]
     facts: dict[str, Any] = {"inputs": described}
     if request["task"] == "vision":
-        if read_config(source).get("model_type") == "yolo_seg":
-            facts |= {"size_step": 32, "pixel_range": [0, 1]}
-        return samples(source, facts)
+        return _pictures(source, facts, kinds)
     most = most_tokens(source, read_config(source))
     longest = min(LONGEST, most)
     feeds = samples(source, {**facts, "max_tokens": longest})
@@ -131,6 +134,31 @@ def make_feeds(source: Path, graph: Graph, request: Mapping[str, Any]) -> list[d
     if most > longest and "position_ids" in feeds[0]:
         feeds.append({**feeds[1], "position_ids": feeds[1]["position_ids"] + most - SIZES[1]["sequence"]})
     return feeds
+
+
+def _pictures(source: Path, facts: dict[str, Any], kinds: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Small ones, and where sides are free one larger than the model is meant for: what was frozen at the
+    exporter's own size is right up to it.
+    """
+    config = read_config(source)
+    if config.get("model_type") == "yolo_seg":
+        facts |= {"size_step": 32, "pixel_range": [0, 1]}
+    feeds = samples(source, facts)
+    side, step = config.get("image_size"), int(facts.get("size_step") or 32)
+    name = next(iter(feeds[0]))
+    sizes = _dims(kinds[name])
+    free = len(sizes) == 4 and all(isinstance(size, str) for size in sizes[2:])
+    if free and isinstance(side, int) and step <= side <= WIDEST:
+        larger = {"name": name, "shape": [1, sizes[1], side + step, side + 2 * step]}
+        feeds.append(samples(source, {**facts, "inputs": [larger]})[0])
+    return feeds
+
+
+def spread(values: Sequence[str], most: int) -> list[str]:
+    """At most so many of some values, evenly from the first to the last."""
+    if len(values) <= most:
+        return list(values)
+    return [values[round(n * (len(values) - 1) / (most - 1))] for n in range(most)]
 
 
 def _jumps(errors: Sequence[float], least: float) -> list[int]:
@@ -190,6 +218,8 @@ class Work:
 
     def _runtime(self, graph: Graph, plain: Sequence[list[Any] | None]) -> None:
         """What the runtime's own rewriting of the last graph adds: the step that comes after all files."""
+        if graph.emulated:
+            return
         session = graph.session(plain=False)
         worst = 0.0
         for feed, wanted in zip(self.feeds, plain, strict=True):
@@ -209,8 +239,6 @@ class Work:
         bad = [at for at, error in enumerate(self.errors[number]) if error > least]
         if not bad and not exact:
             bad = _jumps(self.errors[number], least)
-        if exact and not bad:
-            return []
         at = min(bad, key=lambda n: _size(self.feeds[n])) if bad else min(1, len(self.feeds) - 1)
         if bad and len(bad) < len(self.feeds):
             row["shortest"] = label(self.feeds[at])
@@ -219,7 +247,10 @@ class Work:
         search = Search(graph, pairs, feed, per_run=self.per_run, own_limit=limit["own"])
         row["places"] = len(pairs.keys)
         lost = self.errors[number][at] if bad else None
-        found = self._exact(search, limit) if exact else self._lowered(search, limit, row, lost)
+        if exact:
+            found = self._exact(search, limit) if bad else self._hidden(search, limit)
+        else:
+            found = self._lowered(search, limit, row, lost)
         row["looked"] = len(search.known) + search.alone
         self.runs += search.runs
         self.alone += search.alone
@@ -239,6 +270,14 @@ class Work:
         # Rounding that adds up over many layers is no operator's fault, up to what answers may differ.
         return [one] if one.own > search.own_limit or lost > limit["answer"] else []
 
+    def _hidden(self, search: Search, limit: Mapping[str, float]) -> list[Found]:
+        """What is wrong and dies away before the answers: some places all over the graph are looked at."""
+        places = spread(search.leaving(), AROUND)
+        errors = search.errors(places)
+        bad = next((value for value in places if errors[value] > limit["place"]), None)
+        one = search.back(bad) if bad is not None else None
+        return [one] if one is not None and one.own > search.own_limit else []
+
     def _lowered(
         self, search: Search, limit: Mapping[str, float], row: dict[str, Any], lost: float | None
     ) -> list[Found]:
@@ -249,6 +288,7 @@ class Work:
         outlier = max(limit["stands_out"], PEERS * usual)
         row["own_limit"] = search.own_limit = min(limit["own"], outlier)
         wrong = [one for one in found if one.own > search.own_limit]
+        wrong.extend(search.own(value) for value in search.shifted() if all(value != w.value for w in wrong))
         if lost is not None and not wrong:
             one = search.first(min(limit["answer"], lost / PEERS))
             wrong = [one] if one is not None else []
@@ -340,7 +380,7 @@ def _multiplies(search: Search, value: str) -> bool:
     Not the weights of an attention: half a unit in the last place of a score of 20 is a percent of its power.
     """
     graph = search.graph
-    if value not in graph.maker or graph.nodes[graph.maker[value]].op_type == "Softmax":
+    if value not in graph.maker or graph.nodes[graph.origin(value)].op_type == "Softmax":
         return False
     return any(graph.nodes[n].op_type in PRODUCTS for n in graph.piece(value, search.pairs.keys)[0])
 
@@ -348,7 +388,7 @@ def _multiplies(search: Search, value: str) -> bool:
 def _norms(search: Search, value: str) -> bool:
     """A norm or an angle: what is wrong there can hide in the answers, and stands out alone."""
     graph = search.graph
-    return value in graph.maker and graph.nodes[graph.maker[value]].op_type in NORMS
+    return value in graph.maker and graph.nodes[graph.origin(value)].op_type in NORMS
 
 
 def _before_casts(graph: Graph, guilty: int, one: Found) -> int:

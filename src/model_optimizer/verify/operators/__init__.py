@@ -116,6 +116,8 @@ class Answer(msgspec.Struct, frozen=True):
     first: int | None
     runs: int
     alone: int
+    emulated: bool = False
+    """BF16 was computed in 32 bits and rounded, as no processor computes in it."""
 
 
 def verify_operators(question: Question, *, run: RunWorker, progress: Progress) -> Verdict:
@@ -300,6 +302,8 @@ def _notes(question: Question, answer: Answer, kept: Path | None) -> list[str]:
         made = digest.of_path(Path(question.reference.path))
         if made != chain[0].made_from:
             notes.append("the candidate was made from another checkpoint than the reference")
+    if answer.emulated:
+        notes.append("BF16 was computed in 32 bits and every number rounded: processors have no BF16 kernels")
     if kept is not None:
         notes.append(f"cut out in {kept}, run it with `python {kept / 'run.py'}`")
     return notes
