@@ -5,13 +5,13 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import Any
 
 from model_optimizer.bench.options import BenchOptions
 from model_optimizer.bench.run import measure
 from model_optimizer.bench.target import Target
 from model_optimizer.core import (
     Lengths,
+    LoadPoint,
     MoptError,
     Progress,
     Scheme,
@@ -54,10 +54,10 @@ def verify(
             again = tuple(pool.map(ask, order)) if slows_down(together) else ()
         # What may end a server comes last: a model without a grammar for its tokens has done so.
         progress("load", 0.5)
-        point = _load(url, asker.model, inside, seed, task)
-        if point.steady is False and (point.drift or 0.0) > 0:  # others may have worked on this machine
+        point, broke = _load(url, asker.model, inside, seed, task)
+        if point and point.steady is False and (point.drift or 0.0) > 0:  # others may have worked here too
             progress("load, once more", 0.65)
-            point = _load(url, asker.model, inside, seed, task)
+            point, broke = _load(url, asker.model, inside, seed, task)
         promised: tuple[Feature, ...] = ()
         if task == "generate":
             progress("what the interface promises", 0.8)
@@ -67,7 +67,7 @@ def verify(
         glance.close()
     seen = Seen(
         url=url, concurrency=inside.concurrency, markers=asker.markers, alone=alone, together=together,
-        again=again, point=point, features=promised, told=told or Told(),
+        again=again, point=point, broke=broke, features=promised, told=told or Told(),
         resting=Resting(
             running=after.get("engine.running"),
             kv_before=before.get("engine.kv_usage"),
@@ -114,7 +114,8 @@ def _at_rest(glance: telemetry.Glance) -> dict[str, float]:
     return values
 
 
-def _load(url: str, model: str, inside: Inside, seed: int, task: Task) -> Any:
+def _load(url: str, model: str, inside: Inside, seed: int, task: Task) -> tuple[LoadPoint | None, str | None]:
+    """The point of the load, or why there is none."""
     work = Workload(
         concurrency=inside.concurrency, requests=inside.requests, prompt_tokens=Lengths.fixed(32),
         output_tokens=Lengths.fixed(TOKENS), task=task,
@@ -127,7 +128,6 @@ def _load(url: str, model: str, inside: Inside, seed: int, task: Task) -> Any:
         )  # fmt: skip
     except UsageError:
         raise
-    except MoptError:
-        # It answered before: that it is gone or completes nothing now shows in the requests that failed.
-        return None
-    return found.points[-1]
+    except MoptError as error:
+        return None, error.message  # it answered before, and is gone or completes nothing now
+    return found.points[-1], None

@@ -18,8 +18,8 @@ STARVED = 10.0
 """Times the median from which one answer among equal ones took too long."""
 
 DRIFTED, SLOWER, LEAST_HALF = 1.5, 0.9, 12
-"""Time per token of the later half over the earlier one, and the share of pairs that are slower, from which
-it is drift; and how many answers a half needs. ASSUMED: a busy neighbour alone was not seen to do both."""
+"""Time per token of the last answers over the first ones, and the share of pairs that are slower, from which
+it is drift; and how many answers each needs. ASSUMED: a busy neighbour alone was not seen to do both."""
 
 NEVER_STARVED_S = 1.0
 """What nobody calls starved, however quick the others were."""
@@ -56,9 +56,15 @@ def _why(bad: Comparison) -> str:
 
 def _errors(seen: Seen, slo: Slo) -> Judged:
     """Requests that failed, of all that were sent."""
-    bad = [s for s in (*seen.alone, *seen.together) if s.error]
-    total, failed = len(seen.alone) + len(seen.together), len(bad)
+    said = (*seen.alone, *seen.together, *seen.again)
+    bad = [s for s in said if s.error]
+    total, failed = len(said), len(bad)
     kinds = bad[0].error if bad else None
+    if seen.broke:
+        return limit(
+            "error_rate", 1.0, f"<= {slo.error_rate:g}", False, where="no request of the load was answered",
+            because=f"the load: {seen.broke}",
+        )  # fmt: skip
     if seen.point:
         total += seen.point.completed + seen.point.failed
         failed += seen.point.failed
@@ -81,14 +87,22 @@ def _answers(seen: Seen) -> tuple[Judged, ...]:
 
 
 def _starved(seen: Seen) -> Judged:
-    """The slowest answer under load beside the median: all ask for as much."""
-    times = sorted(s.seconds for s in seen.together)
+    """The slowest answer under load beside the median: all ask for as much.
+
+    The first ones that run beside each other may all be slow, since a server warms up then: they are held
+    against each other.
+    """
+    times = [s.seconds for s in seen.together]
     usual = median(times) if times else 0.0
-    slowest = times[-1] if times else 0.0
-    ratio = slowest / usual if usual else 1.0
-    ok = slowest <= NEVER_STARVED_S or ratio <= STARVED
+    begin = times[: seen.concurrency]
+    at_first = max(usual, median(begin)) if begin else 0.0
+    slow = [(t / at_first, t) for t in begin if at_first] + [
+        (t / usual, t) for t in times[len(begin) :] if usual
+    ]
+    late = [(ratio, t) for ratio, t in slow if t > NEVER_STARVED_S]
+    ratio, slowest = max(late or slow, default=(1.0, 0.0))
     return limit(
-        "starvation", ratio, f"<= {STARVED:g}", ok, samples=len(times),
+        "starvation", ratio, f"<= {STARVED:g}", not late or ratio <= STARVED, samples=len(times),
         where=f"the slowest answer took {slowest:.3g} s, half of them {usual:.3g} s",
         because="one request waited while others were served",
     )  # fmt: skip
@@ -96,7 +110,7 @@ def _starved(seen: Seen) -> Judged:
 
 def slows_down(together: Sequence[Said]) -> bool:
     """Whether the later answers took plainly longer a piece than the earlier ones."""
-    early, late = _halves(together)
+    early, late = _ends(together)
     return len(early) >= LEAST_HALF and _slower(early, late)[2]
 
 
@@ -105,7 +119,7 @@ def _drift(seen: Seen) -> tuple[Judged, ...]:
 
     Work of others on the machine slows a server down for a while; what grows with the server's age stays.
     """
-    early, late = _halves(seen.together)
+    early, late = _ends(seen.together)
     if len(early) < LEAST_HALF:
         return ()
     ratio, share, drifts = _slower(early, late)
@@ -126,9 +140,11 @@ def _times(answers: Sequence[Said]) -> list[float]:
     return [s.seconds / max(1, len(s.pieces)) for s in answers if (s.pieces or s.vector) and not s.error]
 
 
-def _halves(together: Sequence[Said]) -> tuple[list[float], list[float]]:
+def _ends(together: Sequence[Said]) -> tuple[list[float], list[float]]:
+    """The first and the last quarter, or more where that is too few."""
     times = _times(together)
-    return times[: len(times) // 2], times[len(times) // 2 :]
+    size = max(len(times) // 4, min(len(times) // 2, LEAST_HALF))
+    return times[:size], times[len(times) - size :]
 
 
 def _slower(early: Sequence[float], late: Sequence[float]) -> tuple[float, float, bool]:

@@ -73,7 +73,8 @@ class Told:
 class Seen:
     """All that was seen of a server. `markers[i]` is a word that only prompt i holds.
 
-    `again` is as `together`, asked once more after it where its later answers were slower.
+    `again` is as `together`, asked once more after it where its later answers were slower. `broke` says why
+    there is no point of a load at all.
     """
 
     url: str
@@ -86,6 +87,7 @@ class Seen:
     resting: Resting = field(default_factory=Resting)
     features: tuple[Feature, ...] = ()
     told: Told = Told()
+    broke: str | None = None
 
 
 def limit(
