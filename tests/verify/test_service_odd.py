@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from model_optimizer.core import Slo, Verdict
+from model_optimizer.core import MoptError, Slo, Verdict
 from model_optimizer.flow import verify_service as flow
 from model_optimizer.flow.verify_inside import Inside
+from model_optimizer.flow.verify_service_ask import Asker
 from model_optimizer.verify.service import verify_service
 from model_optimizer.verify.service_seen import Said, Seen
 
@@ -88,6 +89,13 @@ class Mute(OddServer):
         return 400 if "stream_options" in turn.body and "ignore_eos" in turn.body else 200
 
 
+class Plain(OddServer):
+    """Refuses log-probabilities by name, as a server of `mopt serve` does."""
+
+    def status(self, turn: Turn) -> int:
+        return 400 if "logprobs" in turn.body else 200
+
+
 class Ends(OddServer):
     """Does not know `ignore_eos`: answers have their own lengths."""
 
@@ -110,9 +118,37 @@ class Talks(OddServer):
             yield line
 
 
-@pytest.mark.parametrize("kind", [OddServer, Cold, Merged, Ties, Mute, Ends, Talks])
+@pytest.mark.parametrize("kind", [OddServer, Cold, Merged, Ties, Mute, Plain, Ends, Talks])
 def test_right_servers_are_not_called_wrong(kind: type[OddServer]) -> None:
     assert look(kind()) == {}
+
+
+@pytest.mark.parametrize(
+    ("kind", "left"),
+    [
+        (OddServer, {"ignore_eos", "logprobs", "stream_options"}),
+        (Mute, {"ignore_eos", "logprobs"}),
+        (Plain, {"ignore_eos", "stream_options"}),
+    ],
+)
+def test_a_server_is_asked_for_what_it_knows(kind: type[OddServer], left: set[str]) -> None:
+    with kind() as server:
+        asker = Asker(server.url, None)
+        assert asker.ask_plainer().error is None
+    assert set(asker.more) == left
+
+
+class Refuses(OddServer):
+    def status(self, turn: Turn) -> int:
+        return 400
+
+
+def test_the_words_of_a_refusal_are_kept() -> None:
+    with Refuses() as server, pytest.raises(MoptError) as found:
+        flow.verify(server.url, Inside(), progress=lambda _t, _s: None)
+    assert found.value.cause == tuple(
+        f"/v1/{api}: status 400: told to fail" for api in ("completions", "embeddings")
+    )
 
 
 # Wrong ones: what is named is in the words of the verdict.

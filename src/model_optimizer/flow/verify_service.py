@@ -91,7 +91,7 @@ def told_of(url: str, scheme: Scheme | None, schemes: Callable[[str], Scheme]) -
 
 def _alone(asker: Asker) -> tuple[Callable[[int], Said], Task, tuple[Said, ...]]:
     """How this server is asked, and its answers one at a time: completions, else vectors."""
-    texts = tuple(asker.ask(n) for n in range(PROMPTS))
+    texts = (asker.ask_plainer(), *(asker.ask(n) for n in range(1, PROMPTS)))
     if not all(said.error for said in texts):
         return asker.ask, "generate", texts
     vectors = tuple(asker.embed(n) for n in range(PROMPTS))

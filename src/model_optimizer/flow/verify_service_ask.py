@@ -19,6 +19,23 @@ TIMEOUT_S = 120.0
 FIRST, SECOND = ("harbour", "lantern", "meadow", "granite"), ("amber", "violet", "copper", "ivory")
 
 
+MORE: Mapping[str, Any] = {
+    "ignore_eos": True,
+    "logprobs": 2,
+    "stream_options": {"include_usage": True},
+}
+"""What makes more visible, and not every server knows."""
+
+FEWER = (
+    ("ignore_eos", "logprobs"),
+    ("ignore_eos", "stream_options"),
+    ("ignore_eos",),
+    ("stream_options",),
+    (),
+)
+"""What is tried in its place where it is refused."""
+
+
 class Asker:
     """Sends prompts to a server of this machine and reads streamed answers."""
 
@@ -26,7 +43,7 @@ class Asker:
         self.url = url
         self.key = os.environ.get(KEY, "").strip() or None
         self.model = model or self._first()
-        self.counts = True
+        self.more = dict(MORE)
         self.markers = tuple(f"{a}-{b}" for a in FIRST for b in SECOND)
         self.prompts = tuple(
             f"Note {n + 1}. The keeper wrote one word in the log and asked for it again: {marker}"
@@ -50,20 +67,26 @@ class Asker:
         """One completion, greedy, streamed, with the gap of each token where the server tells it."""
         body = {
             "model": self.model, "prompt": self.prompts[prompt], "max_tokens": TOKENS, "temperature": 0,
-            "stream": True, "logprobs": 2, "ignore_eos": True,
-            **({"stream_options": {"include_usage": True}} if self.counts else {}),
+            "stream": True, **self.more,
         }  # fmt: skip
         began = time.perf_counter()
         reply = local_http.ask(f"{self.url}/v1/completions", body=body, key=self.key, timeout_s=TIMEOUT_S)
         took = time.perf_counter() - began
-        if reply is not None and self.counts and reply.status in (400, 422):
-            self.counts = False  # older servers do not know the option
-            return self.ask(prompt)
         if reply is None:
             return Said(prompt=prompt, seconds=took, error=f"no answer within {TIMEOUT_S:g} s, or cut off")
         if reply.status != 200:
-            return Said(prompt=prompt, seconds=took, error=f"status {reply.status}")
+            return Said(prompt=prompt, seconds=took, error=refusal(reply))
         return replace(read(reply.body), prompt=prompt, seconds=took)
+
+    def ask_plainer(self) -> Said:
+        """The first prompt, with as much as the server knows of what not every one does; kept for later."""
+        said = self.ask(0)
+        for names in FEWER:
+            if not str(said.error).startswith(("status 400", "status 422")):
+                break
+            self.more = {name: MORE[name] for name in names}
+            said = self.ask(0)
+        return said
 
     def embed(self, prompt: int) -> Said:
         """The vector of one prompt."""
@@ -72,7 +95,7 @@ class Asker:
         reply = local_http.ask(f"{self.url}/v1/embeddings", body=body, key=self.key, timeout_s=TIMEOUT_S)
         took = time.perf_counter() - began
         if reply is None or reply.status != 200:
-            error = f"status {reply.status}" if reply else f"no answer within {TIMEOUT_S:g} s, or cut off"
+            error = refusal(reply) if reply else f"no answer within {TIMEOUT_S:g} s, or cut off"
             return Said(prompt=prompt, seconds=took, error=error)
         try:
             found = json.loads(reply.body)
@@ -97,15 +120,28 @@ class Asker:
         )
         if reply is None:
             return 0, {}
+        if reply.status != 200:
+            return reply.status, {"error": _said(reply)}
         try:
-            if reply.status != 200:
-                return reply.status, {"error": _first_line(json.loads(reply.body))}
             if stream:
                 return 200, joined(_events(reply.body))
             choice = json.loads(reply.body)["choices"][0]
             return 200, {**choice["message"], "finish_reason": choice.get("finish_reason")}
         except (ValueError, KeyError, IndexError, TypeError, AttributeError):
             return reply.status, {}
+
+
+def refusal(reply: local_http.Reply) -> str:
+    """A status, and what the server says of it where it does."""
+    said = _said(reply)
+    return f"status {reply.status}: {said}" if said else f"status {reply.status}"
+
+
+def _said(reply: local_http.Reply) -> str:
+    try:
+        return _first_line(json.loads(reply.body))
+    except (ValueError, AttributeError):
+        return ""
 
 
 def _first_line(body: Any) -> str:
