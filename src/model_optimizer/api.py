@@ -713,10 +713,11 @@ def _workload(asked: Optimization, model: ModelSpec) -> Workload:
     from model_optimizer.system import models
     from model_optimizer.verify import texts
 
+    models.require_weights(model)
     task = model.task
     if asked.choices.texts:
         texts.read(asked.choices.texts)
-    if model.path and not models.tokenizer_files(model):
+    if not models.tokenizer_files(model):
         raise UsageError(
             f"`{model.path}` has no tokenizer",
             hint=("put the model's tokenizer.json and tokenizer_config.json beside its config.json",),

@@ -57,6 +57,23 @@ def test_a_model_without_tokenizer_is_refused_at_once(tmp_path: Path) -> None:
     refused(optimize(model, "--dry-run"), "has no tokenizer")
 
 
+@pytest.mark.parametrize("model", ["Qwen/Qwen3-0.6B", "nobody/has-this"])
+def test_a_model_that_is_not_here_is_refused_before_an_environment_is_made(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the same words as the commands that make one artefact."""
+    monkeypatch.setenv("MOPT_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "hub"))
+    done = optimize(model, "--runs", tmp_path / "runs")
+    refused(done, "has no weights on this machine" if "Qwen" in model else "is not in the built-in table")
+    assert ("hint: hf download Qwen/Qwen3-0.6B" in done.stderr) == ("Qwen" in model)
+    quantize = [sys.executable, "-m", "model_optimizer", "quantize", model, "--scheme", "fp8", "--out"]
+    other = subprocess.run([*quantize, tmp_path / "out"], capture_output=True, text=True, check=False)
+    assert other.stderr == done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_run_keeps_what_it_was_asked(tmp_path: Path) -> None:
     refused(optimize("--resume", tmp_path, "--schemes", "int8"), "--schemes and --resume exclude each other")
     refused(optimize(TINY, "--resume", tmp_path), "a MODEL and --resume exclude each other")

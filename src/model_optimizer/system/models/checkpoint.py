@@ -48,14 +48,7 @@ def checkpoint_artifact(spec: ModelSpec) -> Artifact:
     The digest is of the whole content; it is remembered until a file changes. Raises UsageError when the
     model is not a folder with weights on this machine.
     """
-    if spec.path is None:
-        raise UsageError(
-            f"`{spec.name}` has no weights on this machine",
-            cause=(f"it was read from {spec.provenance}",),
-            hint=_ways(spec),
-            reference="model-weights",
-        )
-    path = Path(spec.path)
+    path = require_weights(spec)
     folder = folders.look(path)
     if spec.quantization is not None:
         scheme = _own_word(path) or spec.quantization.scheme or spec.quantization.method
@@ -69,6 +62,18 @@ def checkpoint_artifact(spec: ModelSpec) -> Artifact:
         bytes=folder.checkpoint_bytes or 0,
         digest=content_digest(path),
     )
+
+
+def require_weights(spec: ModelSpec) -> Path:
+    """The folder of a model. Raises UsageError, with the command that fetches it, where none is here."""
+    if spec.path is None:
+        raise UsageError(
+            f"`{spec.name}` has no weights on this machine",
+            cause=(f"it was read from {spec.provenance}",),
+            hint=_ways(spec),
+            reference="model-weights",
+        )
+    return Path(spec.path)
 
 
 def _ways(spec: ModelSpec) -> tuple[str, ...]:
