@@ -120,6 +120,14 @@ def test_groups_are_those_that_divide_the_columns() -> None:
     assert made.group == 64
 
 
+@pytest.mark.parametrize(
+    ("name", "columns", "group"),
+    [("gptq_int4", 576, 64), ("gptq_int4", 48, 128), ("mxfp4", 64, 32), ("nvfp4", 48, 16), ("fp8", 50, 0)],
+)
+def test_groups_are_never_smaller_than_kernels_take(name: str, columns: int, group: int) -> None:
+    assert scheme(name).group_for([columns, 1024]) == group
+
+
 @pytest.mark.parametrize(("name", "bits"), [("fp8_kv", 8), ("mixed", 6)])
 def test_schemes_for_more_than_weights_store_fewer_bits_too(name: str, bits: int) -> None:
     made = storage.precision(spec(), scheme(name), 2).storage

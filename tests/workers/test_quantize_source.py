@@ -143,20 +143,29 @@ def test_nothing_left_to_quantize(model: Path) -> None:
         (128, [256, 640], 128),
         (128, [576, 1536], 64),
         (128, [32], 32),
-        (128, [48], 16),
         (0, [7], 0),
         (16, [16], 16),
     ],
 )
 def test_groups_divide_the_columns(wished: int, columns: list[int], got: int) -> None:
-    assert room.fitting_group(wished, columns) == got
+    assert room.fitting_group(wished, {f"m.{n}": width for n, width in enumerate(columns)}) == got
+
+
+@pytest.mark.parametrize(("wished", "columns"), [(128, [256, 48]), (32, [48]), (16, [24])])
+def test_groups_that_no_kernel_takes_are_refused(wished: int, columns: list[int]) -> None:
+    """Marlin takes 32 and more; a number format has the group size that its name says."""
+    with pytest.raises(Failure) as caught:
+        room.fitting_group(wished, {f"m.{n}.down_proj": width for n, width in enumerate(columns)})
+    assert caught.value.reference == "group-size"
 
 
 def test_columns_that_no_group_divides(model: Path) -> None:
     save(model / "model.safetensors", TENSORS | {"model.layers.0.mlp.up_proj.weight": (8, 50)})
     found = failure(model, group_size=128)
     assert found.reference == "group-size"
-    assert "50" in found.cause[0]
+    assert found.cause == ("`model.layers.*.mlp.up_proj` has 50",)
+    assert found.hint[0] == "leave them in 16 bits: --exclude up_proj"
+    assert read(model, group_size=128, exclude=["up_proj"]).group_size == 32
     assert read(model).group_size == 0
 
 

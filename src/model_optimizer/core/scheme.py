@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-LEAST_GROUP = 16
-"""Columns of the smallest group that quantizers make and kernels read."""
+LEAST_GROUP = 32
+"""Columns of the smallest group of integers that kernels take; NVFP4 has 16, and no other number."""
 
 Number = Literal["float", "int", "fp8", "fp4"]
 
@@ -58,7 +58,7 @@ class Scheme:
         """The largest of the group size, its half, ... that divides all columns; the group size where none
         does, and 0 (one scale a row) as it is."""
         widths, size = set(columns), self.group_size
-        while size >= LEAST_GROUP:
+        while size and size >= min(self.group_size, LEAST_GROUP):
             if all(width % size == 0 for width in widths):
                 return size
             size //= 2

@@ -22,6 +22,8 @@ FLOATS = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
 COPIED = (".json", ".txt", ".model", ".jinja", ".tiktoken")
 LARGEST_COPY = 256 << 20
 CHUNK = 8 << 20
+LEAST_GROUP = 32
+"""Columns of the smallest group of integers that vLLM's kernels take (Marlin: 32, 64, 128)."""
 
 # What keeps its precision whoever asks, by the name of its module. The first that matches gives the reason.
 KEPT: tuple[tuple[str, str], ...] = (
@@ -111,7 +113,7 @@ def read_source(request: Mapping[str, Any]) -> Source:
             [f"{name}: {why}" for name, why in list(left.items())[:3]],
         )
     wished = int(request.get("group_size") or 0)
-    size = fitting_group(wished, [t.shape[-1] for t in matrices])
+    size = fitting_group(wished, {t.module: t.shape[-1] for t in matrices})
     if size != wished:
         notes.append(f"groups of {size}: groups of {wished} do not divide the columns of every layer")
     return Source(
@@ -177,20 +179,25 @@ def _inside_block(module: str, why: str) -> bool:
     return why.startswith("one small layer") and bool(re.search(r"(layers?|h|blocks?)\.\d+\.", module))
 
 
-def fitting_group(wished: int, columns: Iterable[int]) -> int:
-    """The largest of wished, wished/2, ... that divides all columns; 0 (a whole row) stays 0."""
-    widths, size = set(columns), wished
-    while size >= 16:
+def fitting_group(wished: int, columns: Mapping[str, int]) -> int:
+    """The largest of wished, wished/2, ... that divides the columns of all modules; 0 (a row) stays 0."""
+    widths, size, least = set(columns.values()), wished, min(wished, LEAST_GROUP)
+    while size and size >= least:
         if all(width % size == 0 for width in widths):
             return size
         size //= 2
     if wished:
-        odd = sorted(width for width in widths if width % 16)
+        odd = [module for module, width in columns.items() if width % least]
+        kinds = {re.sub(r"\d+", "*", module): columns[module] for module in odd}
+        last = sorted({kind.rpartition(".")[2] for kind in kinds})
+        leave = " ".join(f"--exclude {name}" for name in last)
         fail(
             "group-size",
-            f"no group size from {wished} to 16 divides the columns of every layer",
-            [f"columns: {', '.join(map(str, odd[:5]))}"],
-            ["name such layers with --exclude, or take a scheme with one scale a row (int8, fp8)"],
+            f"no group size from {wished} to {least} divides the columns of every layer",
+            [f"`{kind}` has {width}" for kind, width in list(kinds.items())[:5]],
+            [f"leave them in 16 bits: {leave}", "or take a scheme with one scale a row (int8, fp8)"]
+            if len(odd) < len(columns)
+            else ["take a scheme with one scale a row (int8, fp8)"],
         )
     return 0
 
