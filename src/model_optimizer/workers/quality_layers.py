@@ -14,7 +14,6 @@ nothing, and whole blocks are swapped.
 """
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -47,9 +46,11 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     with torch.inference_mode():
         found: dict[str, Any] = {"layers": _layers(reference, candidate, ids, torch)}
         if request.get("sensitivity"):
-            by_block = _moved(reference, candidate, torch)
+            names = _changed(reference, candidate, torch)
+            by_block = _moved(reference, candidate, names, torch)
             found["unit"] = "block" if by_block else "matrix"
-            found["sensitivity"] = _sensitivity(reference, candidate, ids, by_block=by_block)
+            units = _blocks(names) if by_block else names
+            found["sensitivity"] = _sensitivity(reference, candidate, ids, units)
     return {**found, "texts": len(ids), "tokens": sum(i.shape[1] for i in ids)}
 
 
@@ -72,30 +73,43 @@ def _layers(reference: Any, candidate: Any, ids: list[Any], torch: Any) -> list[
     ]
 
 
-def _moved(reference: Any, candidate: Any, torch: Any) -> bool:
-    """Whether anything beside the quantized matrices differs."""
-    quantized = {name for name, _ in _quantized(candidate)}
+def _moved(reference: Any, candidate: Any, changed: list[str], torch: Any) -> bool:
+    """Whether anything beside these matrices differs."""
     mine = dict(candidate.named_parameters())
     return any(
-        name.rpartition(".")[0] not in quantized
-        and name in mine
-        and not torch.allclose(parameter, mine[name].to(parameter.dtype), rtol=SAME, atol=SAME)
+        name.rpartition(".")[0] not in changed and name in mine and _differ(parameter, mine[name], torch)
         for name, parameter in reference.named_parameters()
     )
 
 
-def _quantized(model: Any) -> Iterator[tuple[str, Any]]:
-    for name, module in model.named_modules():
-        scheme = getattr(module, "quantization_scheme", None)
-        if getattr(scheme, "weights", None) is not None or hasattr(module, "algorithm"):
-            yield name, module
+def _differ(one: Any, other: Any, torch: Any) -> bool:
+    return not torch.allclose(one, other.to(one.dtype), rtol=SAME, atol=SAME)
 
 
-def _units(candidate: Any, *, by_block: bool) -> list[str]:
-    """Names of what is swapped: quantized matrices, or the blocks that hold them (`model.layers.3`)."""
-    names = [name for name, _ in _quantized(candidate)]
-    if not by_block:
-        return names
+def _changed(reference: Any, candidate: Any, torch: Any) -> list[str]:
+    """Names of the quantized matrices; of a candidate in plain numbers those of linear layers that differ."""
+    quantized = [name for name, module in candidate.named_modules() if _is_quantized(module)]
+    if quantized:
+        return quantized
+    theirs = dict(reference.named_modules())
+    return [
+        name
+        for name, module in candidate.named_modules()
+        if isinstance(module, torch.nn.Linear)
+        and "." in name
+        and name in theirs
+        and module.weight.shape == theirs[name].weight.shape
+        and _differ(theirs[name].weight, module.weight, torch)
+    ]
+
+
+def _is_quantized(module: Any) -> bool:
+    scheme = getattr(module, "quantization_scheme", None)
+    return getattr(scheme, "weights", None) is not None or hasattr(module, "algorithm")
+
+
+def _blocks(names: list[str]) -> list[str]:
+    """The blocks (`model.layers.3`) that hold these matrices."""
     return list(dict.fromkeys(block for name in names if (block := _block(name)) is not None))
 
 
@@ -106,13 +120,12 @@ def _block(name: str) -> str | None:
     return None if at is None else ".".join(parts[: at + 1])
 
 
-def _sensitivity(reference: Any, candidate: Any, ids: list[Any], *, by_block: bool) -> list[dict[str, Any]]:
+def _sensitivity(reference: Any, candidate: Any, ids: list[Any], names: list[str]) -> list[dict[str, Any]]:
     wanted = [reference(input_ids=text, use_cache=False).logits.log_softmax(-1) for text in ids]
     tokens = sum(text.shape[1] for text in ids)
-    names = _units(candidate, by_block=by_block)
     found = []
     for number, name in enumerate(names):
-        progress(f"only {name} quantized", number / len(names))
+        progress(f"only {name} changed", number / len(names))
         parent, _, leaf = name.rpartition(".")
         home = reference.get_submodule(parent)
         kept, other = reference.get_submodule(name), candidate.get_submodule(name)

@@ -57,7 +57,9 @@ def load(folder: Path, config: dict[str, Any], task: str, pooling: str = "") -> 
     said = _quality_modelopt.described(folder, config)
     if said is not None:
         return _quality_modelopt.load(folder, said, task)
-    method = (config.get("quantization_config") or {}).get("quant_method")
+    if not config.get("quantization_config"):  # plain numbers: there is nothing to expand
+        return outputs_torch.load(folder, task, pooling, "float32")
+    method = config["quantization_config"].get("quant_method")
     if method != "compressed-tensors":
         fail(
             "not-in-pytorch",
