@@ -62,15 +62,30 @@ class TestWindow:
         found = point(self.outcomes, opened=100, closed=300)
         assert found.window_s == 0.2
         assert found.completed == 4
-        # 110, 200, 210 and 300 end in (100, 300]
-        assert found.requests_per_s == pytest.approx(20)
-        assert found.input_tokens_per_s == pytest.approx(200)
+        # of the six, 0, 10/110, 1, 1, 1 and 90/100 lie in (100, 300]
+        done = 3 + 10 / 110 + 0.9
+        assert found.requests_per_s == pytest.approx(done / 0.2)
+        assert found.input_tokens_per_s == pytest.approx(10 * done / 0.2)
         # tokens at 110, 150, 160, 200, 210, 250, 260, 300
         assert found.output_tokens_per_s == pytest.approx(40)
         assert found.window == (
             "from the first measured request until load was no longer offered; rates leave out 2 of warm-up "
             "and the drain of the last 1"
         )
+
+    @pytest.mark.parametrize("times", [(), (25, 50, 75, 100)])
+    def test_answers_of_one_length_end_in_waves(self, times: tuple[int, ...]) -> None:
+        # Eight in flight, two waves; as the second one ends, nothing is left to send. Streams with and without text.
+        waves = [
+            outcome(100 * wave + n / 10, tuple(100 * wave + n / 10 + t for t in times),
+                    finished=100 * (wave + 1) + n / 10, output_tokens=4)
+            for wave in range(2) for n in range(8)
+        ]  # fmt: skip
+        found = point(waves, opened=0, closed=200)
+        assert found.requests_per_s == pytest.approx(80, rel=0.05)
+        assert found.output_tokens_per_s == pytest.approx(320, rel=0.12)
+        # An open loop counts what ended: a growing queue would make work under way look like work done.
+        assert point(waves, opened=0, closed=200, arrivals="constant").requests_per_s == pytest.approx(45)
 
     def test_percentiles_are_of_all_that_began(self) -> None:
         found = point(self.outcomes, opened=100, closed=300)

@@ -15,7 +15,7 @@ from .level import Driven
 from .percentiles import percentiles
 from .sampler import Sampled
 from .vllm_block import vllm_bench
-from .window import Window, finished_inside, window
+from .window import Window, shares_inside, window
 
 _LEAST_TO_JUDGE = 20
 
@@ -30,8 +30,9 @@ DEFINITIONS: Mapping[str, str] = {
     "percentiles": "the smallest value that at least this share of all requests stays at or below; a failed "
     "request ranks above all others; p50_ci and p99_ci are 95 % intervals between order statistics",
     "mean": "over completed requests",
-    "rates": "what finished in the window / window_s",
-    "goodput": "requests finished in the window that met every limit of the SLO / window_s",
+    "rates": "what was done in the window / window_s: tokens by when they arrived; requests by their end, "
+    "in a closed loop by the share of their time that lies in the window, since equal answers end in waves",
+    "goodput": "the rate of requests that met every limit of the SLO",
     "window": "leaves out warm-up and drain where the run is long enough, and at the beginning, by the "
     "marginal standard error rule, requests whose latency plainly differs; each point says which it was",
     "vllm_bench": "the same requests under the definitions of `vllm bench serve`: from sent, first event of "
@@ -61,11 +62,11 @@ def load_point(driven: Driven | Sequence[Driven], judged: Judged) -> LoadPoint:
     began = [o for run, span in pairs for o in run.outcomes if span.counts(o)]
     done = sorted((o for o in began if o.completed), key=lambda o: o.scheduled_ns)
     failed = len(began) - len(done)
-    ended = [o for run, span in pairs for o in finished_inside(run.outcomes, span) if o.completed]
+    shares = [(o, share) for run, span in pairs for o, share in shares_inside(run, span) if o.completed]
     is_open = last.level.arrivals != "closed"
     scheduled, sent = (_latencies(done, failed, generates, s) for s in (True, False))
     headline = scheduled if is_open else sent
-    good = sum(meets(o, judged.slo, scheduled=is_open) for o in ended)
+    good = sum(share for o, share in shares if meets(o, judged.slo, scheduled=is_open))
     met = sum(meets(o, judged.slo, scheduled=is_open) for o in began)
     steadiness = spans[-1].steadiness
     return LoadPoint(
@@ -78,8 +79,8 @@ def load_point(driven: Driven | Sequence[Driven], judged: Judged) -> LoadPoint:
         error_examples={o.error: o.detail or "" for o in reversed(began) if o.error},
         window_s=seconds,
         window=spans[-1].rule if len(runs) == 1 else f"{len(runs)} runs, the last {spans[-1].rule}",
-        requests_per_s=_rate(len(ended), seconds),
-        input_tokens_per_s=_input_rate(ended, seconds),
+        requests_per_s=_rate(sum(share for _, share in shares), seconds),
+        input_tokens_per_s=_input_rate(shares, seconds),
         output_tokens_per_s=_output_rate(pairs, seconds) if generates else None,
         goodput_requests_per_s=_rate(good, seconds),
         attainment=met / len(began) if began else None,
@@ -121,7 +122,7 @@ def load_point(driven: Driven | Sequence[Driven], judged: Judged) -> LoadPoint:
 
 
 def _finished_rate(run: Driven, span: Window) -> float | None:
-    return _rate(sum(o.completed for o in finished_inside(run.outcomes, span)), span.seconds)
+    return _rate(sum(share for o, share in shares_inside(run, span) if o.completed), span.seconds)
 
 
 def _energy(sampled: Sampled, spans: Sequence[Window]) -> float | None:
@@ -185,23 +186,28 @@ def _rate(count: float, seconds: float) -> float | None:
     return count / seconds if seconds > 0 else None
 
 
-def _input_rate(ended: Sequence[Outcome], seconds: float) -> float | None:
-    if not ended or any(o.prompt_tokens is None for o in ended):
+def _input_rate(shares: Sequence[tuple[Outcome, float]], seconds: float) -> float | None:
+    if not shares or any(o.prompt_tokens is None for o, _ in shares):
         return None
-    return _rate(sum(o.prompt_tokens or 0 for o in ended), seconds)
+    return _rate(sum((o.prompt_tokens or 0) * share for o, share in shares), seconds)
 
 
 def _output_rate(pairs: Sequence[tuple[Driven, Window]], seconds: float) -> float | None:
-    """Tokens received in the window; the tokens of a stream are spread evenly over its events."""
+    """Tokens received in the window; those of a stream are spread evenly over its events.
+
+    Where no event tells when, the request's own share counts.
+    """
     total = 0.0
     for run, span in pairs:
+        shares = {id(o): share for o, share in shares_inside(run, span)}
         for outcome in run.outcomes:
             if not outcome.completed or (span.whole and not outcome.measured):
                 continue
             if outcome.tokens is None:
                 return None
-            times = outcome.token_ns or (outcome.finished_ns,)
-            total += outcome.tokens * sum(map(span.holds, times)) / len(times)
+            times = outcome.token_ns
+            share = sum(map(span.holds, times)) / len(times) if times else shares.get(id(outcome), 0.0)
+            total += outcome.tokens * share
     return _rate(total, seconds)
 
 

@@ -67,9 +67,26 @@ def _steadiness(driven: Driven, measured: Sequence[Outcome]) -> Steadiness:
     return judge([e2e_ms(o, scheduled=is_open) for o in ordered])
 
 
-def finished_inside(outcomes: Sequence[Outcome], span: Window) -> list[Outcome]:
-    """Requests that ended in the window, whenever they began: what throughput counts."""
-    return [o for o in outcomes if span.holds(o.last_ns) and (o.measured or not span.whole)]
+def shares_inside(driven: Driven, span: Window) -> list[tuple[Outcome, float]]:
+    """Requests that rates count, each with the share of it that they count.
+
+    In an open loop what ended in the window counts whole, whenever it began: a queue that grows would make
+    work under way look like work done. In a closed loop a request counts by the share of its time that lies
+    in the window: with equal lengths answers end in waves, and a window that ends before a wave would count
+    everything that was computed of it as nothing.
+    """
+    counted = [o for o in driven.outcomes if o.measured or not span.whole]
+    if span.whole or driven.level.arrivals != "closed":
+        return [(o, 1.0) for o in counted if span.holds(o.last_ns)]
+    return [(o, share) for o in counted if (share := _share(o, span)) > 0]
+
+
+def _share(outcome: Outcome, span: Window) -> float:
+    """Of the time from sending to the last token, the part within the window."""
+    begin, end = outcome.sent_ns or outcome.scheduled_ns, outcome.last_ns
+    if end <= begin:
+        return float(span.holds(end))
+    return max(0, min(end, span.end_ns) - max(begin, span.begin_ns)) / (end - begin)
 
 
 def _left_out(driven: Driven) -> str:
