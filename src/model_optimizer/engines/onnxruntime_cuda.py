@@ -8,8 +8,8 @@ from . import _litserve
 
 TITLE = "ONNX Runtime with CUDA"
 READS = {"onnx": frozenset({"fp32", "fp16"})}
-"""Without INT8: the provider has no kernel for its products, which then run on the CPU, 2.5 to 41 times slower
-(evidence/convert)."""
+"""Without INT8: the provider has no kernel for its products, which the CPU then computes, 2.5 to 41 times
+as slowly (evidence/convert)."""
 TASKS = frozenset({"embed", "rerank", "vision"})
 DEVICES = frozenset({"gpu"})
 ENVIRONMENT = "onnx_cuda"
