@@ -84,19 +84,26 @@ class Graph:
         """Nodes that a tool put in have no metadata: the first that reads them has, or that they read."""
         if self.scopes[number]:
             return ""
-        seen, waiting = {number}, [number]
-        while waiting:  # a dequantize node and casts may lie between it and what it was put in for
-            for value in self.nodes[waiting.pop(0)].output:
-                for reader in self.readers.get(value, ()):
-                    if self.scopes[reader]:
-                        return self.module(reader)
-                    if reader not in seen:
-                        seen.add(reader)
-                        waiting.append(reader)
+        for reader in self.scoped_readers(number):
+            return self.module(reader)
         for value in self.nodes[number].input:
             if value in self.maker and self.scopes[self.maker[value]]:
                 return self.module(self.maker[value])
         return ""
+
+    def scoped_readers(self, number: int) -> list[int]:
+        """The nodes with metadata that read what a node makes, past those that a tool put in between."""
+        found: list[int] = []
+        seen, waiting = {number}, [number]
+        while waiting:
+            for value in self.nodes[waiting.pop(0)].output:
+                for reader in self.readers.get(value, ()):
+                    if self.scopes[reader]:
+                        found.append(reader)
+                    elif reader not in seen:
+                        seen.add(reader)
+                        waiting.append(reader)
+        return found
 
     def values(self, feed: Feed, names: Sequence[str]) -> dict[str, Any]:
         """The named values at one input. Nothing is fused, so that each of them exists."""

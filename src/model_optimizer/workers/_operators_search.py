@@ -5,6 +5,7 @@ one run. What is wrong at a place may have come from before it: so each suspicio
 more, alone, from the reference's values, and only what is then still wrong is its own.
 """
 
+import itertools
 import math
 import sys
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -216,8 +217,8 @@ def with_truth(truth: Truth, graph: Graph, small: Feed, feed: Feed) -> Pairs:
     shape that enters it.
     """
     members: dict[str, list[int]] = {}
-    for number in range(len(graph.nodes)):
-        for module in dict.fromkeys(graph.scopes[number][:-1]):
+    for number, modules in enumerate(_placed(graph)):
+        for module in dict.fromkeys(modules):
             members.setdefault(module, []).append(number)
     borders = {name: _border(graph, numbers) for name, numbers in members.items() if name in truth.modules}
     asked = list(dict.fromkeys(v for sides in borders.values() for side in sides for v in side))
@@ -238,6 +239,24 @@ def with_truth(truth: Truth, graph: Graph, small: Feed, feed: Feed) -> Pairs:
         return {**found, **{Place("", "out", n): a for n, a in enumerate(answers)}}
 
     return Pairs(keys, ask)
+
+
+def _placed(graph: Graph) -> list[list[str]]:
+    """The modules around each node. One that a tool put in lies where both what it reads was made and those
+    that read it lie: a cast in the middle of a module is no way out of it.
+    """
+    found = [list(scopes[:-1]) for scopes in graph.scopes]
+    for number, node in enumerate(graph.nodes):
+        if graph.scopes[number]:
+            continue
+        around = [graph.scopes[reader][:-1] for reader in graph.scoped_readers(number)]
+        around += [found[graph.maker[v]] for v in node.input[:1] if v in graph.maker]
+        found[number] = [names[0] for names in itertools.takewhile(_alike, zip(*around, strict=False))]
+    return found
+
+
+def _alike(names: Sequence[str]) -> bool:
+    return len(set(names)) == 1
 
 
 def _border(graph: Graph, numbers: Sequence[int]) -> tuple[list[str], list[str]]:
