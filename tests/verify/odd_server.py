@@ -127,9 +127,12 @@ class OddServer:
             }
         return made
 
-    def vector(self, turn: Turn) -> str:
-        """JSON."""
-        made = hashlib.sha256(turn.prompt.encode()).digest()
+    def vectors(self, turn: Turn, texts: list[str]) -> list[str]:
+        """Each as JSON."""
+        return [self.vector(text) for text in texts]
+
+    def vector(self, text: str) -> str:
+        made = hashlib.sha256(text.encode()).digest()
         return json.dumps([byte / 255 - 0.5 for byte in made])
 
     def message(self, turn: Turn) -> tuple[dict[str, Any], str]:
@@ -193,8 +196,10 @@ class OddServer:
             self._whole(to, status, '{"error": {"message": "told to fail"}}')
         elif turn.path == "/v1/embeddings" and self.api == "embeddings":
             time.sleep(self.pause(turn, 0))
+            texts = turn.body["input"] if isinstance(turn.body["input"], list) else [turn.prompt]
+            rows = [f'{{"index": {n}, "embedding": {v}}}' for n, v in enumerate(self.vectors(turn, texts))]
             usage = json.dumps(self.usage(turn, []))
-            self._whole(to, 200, f'{{"data": [{{"embedding": {self.vector(turn)}}}], "usage": {usage}}}')
+            self._whole(to, 200, f'{{"data": [{", ".join(rows)}], "usage": {usage}}}')
         elif self.api != "completions" or turn.path == "/v1/embeddings":
             self._whole(to, 404, "{}")
         elif turn.path == "/v1/chat/completions" and not turn.body.get("stream"):

@@ -13,13 +13,20 @@ from model_optimizer import api
 from model_optimizer.cli.app import app
 from model_optimizer.core import Comparison, Slo, UsageError
 from model_optimizer.flow import verify_service as flow
+from model_optimizer.flow.verify_inside import Inside
 from model_optimizer.serve import Served, remember
 from model_optimizer.system import files, processes
-from model_optimizer.testing.fake_server import Behaviour, FakeServer
 from model_optimizer.verify.service import verify_service
 from model_optimizer.verify.service_seen import Said, Seen, Told
 
 from .odd_server import OddServer, Turn
+
+
+class Vectors(OddServer):
+    """Right."""
+
+    api = "embeddings"
+
 
 RIGHT = tuple(Said(prompt=n, vector=(1.0, n / 2, n * n / 8)) for n in range(4))
 
@@ -101,7 +108,7 @@ def test_the_format_is_the_users_word_then_that_of_serve(tmp_path: Path) -> None
 
 
 def test_the_command_takes_the_scheme_and_no_run(tmp_path: Path) -> None:
-    with FakeServer(Behaviour(apis=frozenset({"embeddings"}))) as server:
+    with Vectors() as server:
         words = ["verify", server.url, "--layer", "service", "--requests", "16", "--json"]
         done = CliRunner().invoke(app, [*words, "--scheme", "fp32"])
         wrong = CliRunner().invoke(app, [*words, "--scheme", "nonsense"])
@@ -113,14 +120,12 @@ def test_the_command_takes_the_scheme_and_no_run(tmp_path: Path) -> None:
     assert isinstance(run.exception, UsageError) and "no candidate of a run" in str(run.exception)
 
 
-class NoNumbers(OddServer):
-    api = "embeddings"
-
+class NoNumbers(Vectors):
     def __init__(self, word: str) -> None:
         super().__init__()
         self.word = word
 
-    def vector(self, turn: Turn) -> str:
+    def vector(self, text: str) -> str:
         return f"[0.5, {self.word}]"
 
 
@@ -128,3 +133,52 @@ class NoNumbers(OddServer):
 def test_a_vector_of_no_numbers_is_an_error(word: str) -> None:
     with NoNumbers(word) as server:
         assert flow.Asker(server.url, None).embed(0).error == "the vector holds what is no number"
+
+
+class One(Vectors):
+    """Takes one text at a time."""
+
+    def status(self, turn: Turn) -> int:
+        return 400 if isinstance(turn.body.get("input"), list) else 200
+
+
+class Reversed(Vectors):
+    """The vectors of a list in another order."""
+
+    def vectors(self, turn: Turn, texts: list[str]) -> list[str]:
+        return super().vectors(turn, texts)[::-1]
+
+
+class Few(Vectors):
+    """Leaves the last of a long list out."""
+
+    def vectors(self, turn: Turn, texts: list[str]) -> list[str]:
+        return super().vectors(turn, texts)[:8]
+
+
+class Longer(Vectors):
+    """Has more numbers when it is asked for several."""
+
+    def vectors(self, turn: Turn, texts: list[str]) -> list[str]:
+        found = super().vectors(turn, texts)
+        return [v.replace("]", ", 0.1]") for v in found] if len(texts) > 1 else found
+
+
+@pytest.mark.parametrize(
+    ("kind", "metric"),
+    [
+        (Vectors, None),
+        (One, None),
+        (Reversed, "mixed_streams"),
+        (Few, "error_rate"),
+        (Longer, "same_vectors"),
+    ],
+)
+def test_the_vectors_of_a_list_are_those_of_its_texts(kind: type[Vectors], metric: str | None) -> None:
+    with kind() as server:
+        asked = Inside(requests=16)
+        verdict = flow.verify(server.url, asked, progress=lambda _t, _s: None, told=by("fp32"))
+    found = {c.metric: c.outcome for c in verdict.comparisons}
+    assert metric is None or found[metric] == "fail"
+    if metric is None:
+        assert (found["mixed_streams"], found["same_vectors"], found["error_rate"]) == ("pass",) * 3, verdict

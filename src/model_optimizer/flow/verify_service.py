@@ -52,6 +52,7 @@ def verify(
             order = [(n * 7 + n // PROMPTS) % PROMPTS for n in range(inside.requests)]
             together = tuple(pool.map(ask, order))
             again = tuple(pool.map(ask, order)) if slows_down(together) else ()
+        listed = asker.embed_all() if task == "embed" else ()
         # What may end a server comes last: a model without a grammar for its tokens has done so.
         progress("load", 0.5)
         point, broke = _load(url, asker.model, inside, seed, task)
@@ -67,7 +68,7 @@ def verify(
         glance.close()
     seen = Seen(
         url=url, concurrency=inside.concurrency, markers=asker.markers, alone=alone, together=together,
-        again=again, point=point, broke=broke, features=promised, told=told or Told(),
+        again=again, listed=listed, point=point, broke=broke, features=promised, told=told or Told(),
         resting=Resting(
             running=after.get("engine.running"),
             kv_before=before.get("engine.kv_usage"),

@@ -90,21 +90,38 @@ class Asker:
 
     def embed(self, prompt: int) -> Said:
         """The vector of one prompt."""
-        body = {"model": self.model, "input": self.prompts[prompt]}
+        (said,) = self._embedded((prompt,))
+        return said
+
+    def embed_all(self) -> tuple[Said, ...]:
+        """The vectors of all prompts, asked for in one request; () where the server takes one at a time."""
+        found = self._embedded(tuple(range(len(self.prompts))))
+        return () if str(found[0].error).startswith(("status 400", "status 413", "status 422")) else found
+
+    def _embedded(self, prompts: tuple[int, ...]) -> tuple[Said, ...]:
+        texts = [self.prompts[prompt] for prompt in prompts]
+        body = {"model": self.model, "input": texts if len(texts) > 1 else texts[0]}
         began = time.perf_counter()
         reply = local_http.ask(f"{self.url}/v1/embeddings", body=body, key=self.key, timeout_s=TIMEOUT_S)
         took = time.perf_counter() - began
+        error, usage = None, None
+        found: dict[int, tuple[float, ...]] = {}
         if reply is None or reply.status != 200:
             error = refusal(reply) if reply else f"no answer within {TIMEOUT_S:g} s, or cut off"
-            return Said(prompt=prompt, seconds=took, error=error)
-        try:
-            found = json.loads(reply.body)
-            vector = tuple(float(number) for number in found["data"][0]["embedding"])
-        except (ValueError, KeyError, IndexError, TypeError):
-            return Said(prompt=prompt, seconds=took, error="the answer holds no vector")
-        if not vector or not all(map(math.isfinite, vector)):
-            return Said(prompt=prompt, seconds=took, error="the vector holds what is no number")
-        return Said(prompt=prompt, seconds=took, vector=vector, usage=_usage(found.get("usage")))
+        else:
+            try:
+                answer = json.loads(reply.body)
+                found = {row.get("index", 0): tuple(map(float, row["embedding"])) for row in answer["data"]}
+                usage = _usage(answer.get("usage")) if len(texts) == 1 else None
+            except (ValueError, KeyError, IndexError, TypeError, AttributeError):
+                error = "the answer holds no vector"
+        return tuple(
+            Said(
+                prompt=prompt, seconds=took, usage=usage, vector=found.get(at, ()),
+                error=error or _no_vector(found.get(at, ())),
+            )
+            for at, prompt in enumerate(prompts)
+        )  # fmt: skip
 
     def chat(self, body: Mapping[str, Any], *, stream: bool = False) -> tuple[int, dict[str, Any]]:
         """A chat request: status, and the choice's message with `finish_reason`; of a refusal its `error`.
@@ -172,6 +189,12 @@ def joined(events: Iterable[dict[str, Any] | None]) -> dict[str, Any]:
     if calls:
         message["tool_calls"] = [{"function": calls[at]} for at in sorted(calls)]
     return message
+
+
+def _no_vector(vector: tuple[float, ...]) -> str | None:
+    if not vector:
+        return "the answer holds no vector"
+    return None if all(map(math.isfinite, vector)) else "the vector holds what is no number"
 
 
 def read(body: bytes) -> Said:

@@ -56,7 +56,7 @@ def _why(bad: Comparison) -> str:
 
 def _errors(seen: Seen, slo: Slo) -> Judged:
     """Requests that failed, of all that were sent."""
-    said = (*seen.alone, *seen.together, *seen.again)
+    said = (*seen.alone, *seen.together, *seen.again, *seen.listed)
     bad = [s for s in said if s.error]
     total, failed = len(said), len(bad)
     kinds = bad[0].error if bad else None
@@ -78,7 +78,8 @@ def _errors(seen: Seen, slo: Slo) -> Judged:
 def _answers(seen: Seen) -> tuple[Judged, ...]:
     """What was answered under load beside what was answered alone."""
     alone = {s.prompt: s for s in seen.alone if not s.error}
-    pairs = [(alone[s.prompt], s) for s in seen.together if not s.error and s.prompt in alone]
+    asked = (*seen.together, *seen.listed)
+    pairs = [(alone[s.prompt], s) for s in asked if not s.error and s.prompt in alone]
     if any(said.vector for said in alone.values()):
         found = vectors(pairs, alone, seen.concurrency, seen.told)
     else:

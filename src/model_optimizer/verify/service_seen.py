@@ -73,8 +73,8 @@ class Told:
 class Seen:
     """All that was seen of a server. `markers[i]` is a word that only prompt i holds.
 
-    `again` is as `together`, asked once more after it where its later answers were slower. `broke` says why
-    there is no point of a load at all.
+    `again` is as `together`, asked once more after it where its later answers were slower; `listed` are the
+    vectors that all prompts got in one request. `broke` says why there is no point of a load at all.
     """
 
     url: str
@@ -83,6 +83,7 @@ class Seen:
     alone: tuple[Said, ...]
     together: tuple[Said, ...]
     again: tuple[Said, ...] = ()
+    listed: tuple[Said, ...] = ()
     point: LoadPoint | None = None
     resting: Resting = field(default_factory=Resting)
     features: tuple[Feature, ...] = ()

@@ -39,7 +39,15 @@ def vectors(
         where=f"{len(mixed)} of {len(pairs)} vectors are nearer to what another request gets",
         because=f"prompt {mixed[0].prompt + 1} got another one's vector" if mixed else None,
     )  # fmt: skip
+    if not mixed and len(alone) > 1 and _all_one(alone):
+        because = "all prompts get the same vector: those that are mixed up could not be told apart"
+        foreign = Judged(comparison=replace(foreign.comparison, outcome="undecided", because=because))
     return foreign, _same(min(near, default=0.0), len(pairs), concurrency, told)
+
+
+def _all_one(alone: Mapping[int, Said]) -> bool:
+    first, *others = (said.vector for said in alone.values())
+    return all(_cosine(first, other) > 1 - 1e-9 for other in others)
 
 
 def _same(least: float, samples: int, concurrency: int, told: Told) -> Judged:
