@@ -98,9 +98,9 @@ def read_model(reference: str) -> "ReadModel":
     from model_optimizer.core import ReadModel
 
     if reference.strip().lower().endswith(".gguf"):
-        from model_optimizer.system import gguf_header
+        from model_optimizer.system import files, gguf_header
 
-        found = gguf_header.model(Path(reference.strip()).expanduser())
+        found = gguf_header.model(files.expanded(reference.strip()))
         return ReadModel(spec=gguf_header.spec(found), gguf=found)
     from model_optimizer.system import models
 

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from inline_snapshot import snapshot
@@ -90,3 +91,14 @@ def test_help_lists_commands_by_group() -> None:
     assert done.returncode == 0
     assert "Understand:" in done.stdout
     assert "doctor" in done.stdout
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no full device here")
+@pytest.mark.parametrize("more", [(), ("--json",)])
+def test_an_answer_that_cannot_be_written_is_an_error_where_it_can_be_read(more: tuple[str, ...]) -> None:
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "model_optimizer", "env", "list", *more]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 3
+    assert done.stderr.startswith("error[host-not-ready]: the answer cannot be written\n")
+    assert "Traceback" not in done.stderr

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import pwd
 import stat
 import subprocess
 import sys
@@ -303,6 +304,35 @@ def test_data_home_follows_the_variables(monkeypatch: pytest.MonkeyPatch, tmp_pa
         assert files.data_home() == tmp_path / "model-optimizer"
     monkeypatch.setenv("MOPT_HOME", str(tmp_path / "mine"))
     assert files.data_home() == tmp_path / "mine"
+
+
+@pytest.mark.parametrize("named", ["", "relative/place"])
+def test_a_home_that_is_no_place_is_what_the_system_knows(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, named: str
+) -> None:
+    monkeypatch.delenv("MOPT_HOME", raising=False)
+    monkeypatch.setenv("HOME", named)
+    monkeypatch.setenv("XDG_DATA_HOME", named)
+    known = Path(pwd.getpwuid(os.getuid()).pw_dir)
+    assert files.home() == known
+    assert files.data_home().is_relative_to(known)
+
+
+def test_a_user_without_a_home_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs under a number that nobody has."""
+    monkeypatch.delenv("MOPT_HOME", raising=False)
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_000)
+    with pytest.raises(HostError, match="user 4000000000 has no home folder") as caught:
+        files.data_home()
+    assert "MOPT_HOME" in caught.value.hint[0]
+    assert files.expanded("~/models") == Path("~/models")
+
+
+def test_the_home_of_a_user_that_is_not_there_is_a_plain_name() -> None:
+    assert files.expanded("~no-such-user/model") == Path("~no-such-user/model")
+    assert files.expanded("~/model") == Path.home() / "model"
 
 
 def test_a_lock_is_held_by_one_process_at_a_time(tmp_path: Path) -> None:

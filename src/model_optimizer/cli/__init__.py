@@ -47,7 +47,8 @@ def main() -> NoReturn:
             _report(UsageError(f"`{str(error.filename)[:60]}...` is longer than a name may be"))
         if error.errno not in (errno.ENOSPC, errno.EIO) or error.filename:
             _report_bug()
-        _report(HostError("the answer cannot be written", cause=(error.strerror or str(error),)))
+        unwritten = HostError("the answer cannot be written", cause=(error.strerror or str(error),))
+        _report(unwritten, unwritten=True)
     except Exception:  # noqa: BLE001 - the one place where a bug of ours is met
         _report_bug()
 
@@ -57,7 +58,8 @@ def _is_broken(word: str) -> bool:
     return any("\ud800" <= c <= "\udfff" for c in word)
 
 
-def _report(error: "MoptError") -> NoReturn:
+def _report(error: "MoptError", *, unwritten: bool = False) -> NoReturn:
+    """`unwritten`: nothing more can be said on the standard output."""
     import click
 
     from .render import error_json, error_text
@@ -66,7 +68,7 @@ def _report(error: "MoptError") -> NoReturn:
         from model_optimizer import api
 
         error = api.explained(error)
-    if "--json" in sys.argv:
+    if "--json" in sys.argv and not unwritten:
         click.echo(error_json(error), nl=False)
     else:
         click.echo(error_text(error), nl=False, err=True)

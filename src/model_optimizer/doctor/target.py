@@ -9,6 +9,7 @@ from model_optimizer.core import MoptError, UsageError
 from model_optimizer.core.target import Need, Target
 from model_optimizer.facts import drivers, tensorrt, tensorrt_llm, vllm
 from model_optimizer.facts.versions import key
+from model_optimizer.system import files
 
 _Release = TypeVar("_Release")
 _FILE_BYTES = 1 << 20
@@ -22,7 +23,7 @@ _EXAMPLES = ("write for example vllm==0.33.0, vllm/vllm-openai:v0.27.1, tensorrt
 
 def read(text: str) -> Target:
     """UsageError when it is nothing of the kind."""
-    path = Path(text).expanduser()
+    path = files.expanded(text)
     name = path.name.lower()
     named_so = name.startswith(("dockerfile", "containerfile")) or name.endswith(".dockerfile")
     if named_so or text.startswith(("./", "../", "/", "~")):

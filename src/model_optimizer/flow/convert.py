@@ -7,7 +7,7 @@ from model_optimizer.convert import run as converting
 from model_optimizer.convert.run import Conversion, Kit, Wish
 from model_optimizer.core import Artifact, HostError, ModelSpec, Progress, ToolError, UsageError, plugins
 from model_optimizer.core.paths import Order
-from model_optimizer.system import environments, making, models, probe
+from model_optimizer.system import environments, files, making, models, probe
 from model_optimizer.verify import operators, texts
 
 CALIBRATED = {"int8", "fp8"}
@@ -97,7 +97,7 @@ def _kit() -> Kit:
 
 
 def _source(model: str) -> tuple[ModelSpec, Artifact]:
-    path = Path(model).expanduser()
+    path = files.expanded(model)
     if path.suffix.lower() == ".onnx":
         return converting.onnx_source(path)
     if path.suffix.lower() in (".pt", ".pth", ".bin", ".pkl", ".ckpt"):

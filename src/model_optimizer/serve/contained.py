@@ -124,7 +124,7 @@ def _home(mount: str) -> str:
     outside, _, inside = mount.partition(":")
     if inside == HUB and (named := os.environ.get("HF_HOME")):
         outside = named
-    place = Path(outside).expanduser().absolute()
+    place = files.expanded(outside).absolute()
     if place.parent.name == "snapshots" and inside.startswith(f"{place}:"):
         place = place.parents[1]
         inside = f"{place}:ro"

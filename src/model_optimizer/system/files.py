@@ -26,11 +26,36 @@ _REFUSED = {errno.EACCES, errno.EPERM, errno.EROFS}
 def data_home() -> Path:
     """Where the product keeps what it makes for a user: MOPT_HOME, else the system's own place."""
     if named := os.environ.get("MOPT_HOME"):
-        return Path(named).expanduser().absolute()
+        return expanded(named).absolute()
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "model-optimizer"
-    base = os.environ.get("XDG_DATA_HOME")
-    return (Path(base) if base else Path.home() / ".local" / "share") / "model-optimizer"
+        return home() / "Library" / "Application Support" / "model-optimizer"
+    base = Path(os.environ.get("XDG_DATA_HOME", ""))  # to be ignored where it is relative
+    return (base if base.is_absolute() else home() / ".local" / "share") / "model-optimizer"
+
+
+def home() -> Path:
+    """The home folder of this user: HOME, else what the system knows. Raises HostError when there is none."""
+    import pwd
+
+    named = Path(os.environ.get("HOME", ""))
+    if named.is_absolute():
+        return named
+    try:
+        return Path(pwd.getpwuid(os.getuid()).pw_dir)
+    except KeyError:
+        raise HostError(
+            f"user {os.getuid()} has no home folder",
+            cause=("HOME is not set, and the system does not know this user",),
+            hint=("set HOME, or MOPT_HOME to a folder that you may write in",),
+        ) from None
+
+
+def expanded(path: Path | str) -> Path:
+    """`~` and `~user` as the folders that they stand for; left as they are where nobody knows them."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
 
 
 def write_atomic(path: Path, content: bytes | str) -> None:

@@ -202,7 +202,7 @@ def shown(name: str) -> str:
 def base_python(recipe: Recipe, named: Path | None = None) -> Path:
     """A Python of a version that the lock is for: the named one, this one, else one on PATH."""
     if named is not None:
-        path = named.expanduser().absolute()
+        path = files.expanded(named).absolute()
         _require_python(recipe, path)
         return path
     candidates = [sys.executable, *(shutil.which(f"python{v}") or "" for v in recipe.about.python)]

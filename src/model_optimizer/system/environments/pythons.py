@@ -62,7 +62,7 @@ class Marker:
 def folder() -> Path:
     """Where environments are kept: MOPT_ENVIRONMENTS, else below the user's data."""
     named = os.environ.get("MOPT_ENVIRONMENTS")
-    return Path(named).expanduser().absolute() if named else files.data_home() / "environments"
+    return files.expanded(named).absolute() if named else files.data_home() / "environments"
 
 
 def python_of(environment: Path) -> Path:
@@ -162,11 +162,11 @@ def _unusable(python: Path, why: str) -> HostError:
 
 def _from_variable(name: str) -> Path | None:
     found = os.environ.get(f"MOPT_PYTHON_{canonical(name).upper()}")
-    return Path(found).expanduser() if found else None
+    return files.expanded(found) if found else None
 
 
 def _existing(python: Path) -> Path:
-    path = python.expanduser().absolute()  # never resolved: the link is what makes it a virtual environment
+    path = files.expanded(python).absolute()  # never resolved: the link makes it a virtual environment
     if path.is_dir():
         path = python_of(path)
     if not path.is_file():

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from model_optimizer.core import HostError, Progress, UsageError
+from model_optimizer.system import files
 from model_optimizer.system.safetensors_header import Tensor
 
 from .address import REQUEST_S, UNWANTED, WANTED, Address, Remote, first_line, not_found, unreachable
@@ -18,9 +19,9 @@ MOST_HEADERS = 16
 def cache() -> Path:
     """The client's cache, by the same variables as the client itself."""
     if named := os.environ.get("HF_HUB_CACHE") or os.environ.get("HUGGINGFACE_HUB_CACHE"):
-        return Path(named).expanduser()
+        return files.expanded(named)
     home = os.environ.get("HF_HOME") or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache") / "huggingface"
-    return Path(home).expanduser() / "hub"
+    return files.expanded(home) / "hub"
 
 
 def endpoint() -> str | None:

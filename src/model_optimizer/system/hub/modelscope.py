@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from model_optimizer.core import Progress
+from model_optimizer.system import files
 from model_optimizer.system.safetensors_header import Tensor
 
 from .address import REQUEST_S, SMALL_BYTES, Address, Remote, first_line, is_wanted, not_found, unreachable
@@ -19,7 +20,7 @@ def endpoint() -> str:
 
 def cache() -> Path:
     named = os.environ.get("MODELSCOPE_CACHE")
-    return Path(named).expanduser() if named else Path.home() / ".cache" / "modelscope" / "hub"
+    return files.expanded(named) if named else files.expanded("~") / ".cache" / "modelscope" / "hub"
 
 
 def cached_folder(address: Address) -> Path | None:

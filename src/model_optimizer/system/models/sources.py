@@ -10,7 +10,7 @@ from pathlib import Path
 
 from model_optimizer.core import ModelSpec, MoptError, UsageError
 from model_optimizer.facts import models as table
-from model_optimizer.system import hub
+from model_optimizer.system import files, hub
 
 from . import config as keys_of
 from . import folder as folders
@@ -31,7 +31,7 @@ def read(reference: str, *, revision: str | None = None, offline: bool | None = 
     text = reference.strip()
     if not text:
         raise UsageError("no model was named", hint=(_WAYS,))
-    path = Path(text).expanduser()
+    path = files.expanded(text)
     if _exists(path):
         return _from_path(path, revision)
     if text.lower().endswith(".gguf"):

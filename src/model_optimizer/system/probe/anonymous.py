@@ -4,12 +4,12 @@ import getpass
 import platform
 import re
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from model_optimizer.core import Host
+from model_optimizer.system import files
 
 _PATTERNS = (
     (re.compile(r"\b(?:GPU|MIG)-[0-9a-f]{8}-[0-9a-f-]{20,}", re.IGNORECASE), "<uuid>"),
@@ -34,7 +34,7 @@ def anonymous(host: Host, *, names: tuple[str, ...] | None = None) -> Host:
 
 
 def _own_names() -> tuple[str, ...]:
-    found = [platform.node(), platform.node().partition(".")[0], Path.home().name]
+    found = [platform.node(), platform.node().partition(".")[0], files.expanded("~").name]
     with suppress(Exception):
         found.append(getpass.getuser())
     return tuple(dict.fromkeys(name for name in found if len(name) > 2 and name != "root"))
