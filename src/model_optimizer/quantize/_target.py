@@ -6,11 +6,15 @@ from typing import cast
 
 from model_optimizer.core import Engine, Host, NoFeasiblePlan, Scheme, UsageError, plugins
 from model_optimizer.core.site import GpuEngine, Site
-from model_optimizer.facts import gpus, releases
+from model_optimizer.facts import compressed_tensors, gpus, releases, vllm
 from model_optimizer.facts.versions import key
 
 FORMATS = ("compressed_tensors", "modelopt")
 """What the quantizers for servers write; engines of graphs are reached by `mopt quantize --to`."""
+
+
+PACKINGS = {"nvfp4": "nvfp4-pack-quantized", "mxfp4": "mxfp4-pack-quantized"}
+"""What compressed-tensors calls formats that not every release of it knows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +35,8 @@ def require_possible(
     if name is not None:
         _require_read(scheme, task, name, engines[name])
     notes = _release(engines[name], version) if name and version else ()
+    if name == "vllm" and version:
+        _require_packing(scheme, version)
     if target.gpu is None:
         return notes
     name = name or "vllm"
@@ -101,6 +107,20 @@ def _release(engine: Engine, version: str) -> tuple[str, ...]:
     if key(stands) == key(version):
         return ()
     return (f"{engine.TITLE} {version} is not in the facts; {stands} stands for it",)
+
+
+def _require_packing(scheme: Scheme, version: str) -> None:
+    """A release of vLLM reads what the compressed-tensors that it pins knows."""
+    packing, pinned = PACKINGS.get(scheme.name), vllm.release(version).compressed_tensors
+    known = compressed_tensors.understood(pinned) if pinned else None
+    if packing is None or known is None or packing in known.formats:
+        return
+    raise NoFeasiblePlan(
+        f"vLLM {version} does not read `{scheme.name}` as it is made here",
+        cause=(f"it pins compressed-tensors {pinned}, which does not know the format {packing}",),
+        hint=("take a newer vLLM, or a format that it reads: fp8, int8, awq-int4, gptq-int4",),
+        reference="not-with-this-engine",
+    )
 
 
 def _require_read(scheme: Scheme, task: str, name: str, engine: Engine) -> None:
