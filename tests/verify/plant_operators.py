@@ -584,6 +584,9 @@ FAULTS: dict[str, Callable[[], dict[str, Any]]] = {
     "half-transposed": lambda: in_half(
         "half-transposed", "lm", changed("model.model.layers.1.self_attn.o_proj", "MatMul", 1, lambda w: w.T)
     ),
+    "right-alone": lambda: {
+        **asked("bert", "embed", ("all steps", "fp16", base("bert-fp16"))), "reference": str(biased())
+    },
     "right-bf16": lambda: in_half("right-bf16", "lm", nothing, "bf16"),
     "brain-transposed": lambda: in_half(
         "brain-transposed", "lm", changed("model.model.layers.1.self_attn.o_proj", "MatMul", 1, lambda w: w.T),

@@ -98,7 +98,9 @@ def test_what_is_right_passes(answers: Mapping[str, Any]) -> None:
 
 @pytest.mark.engine
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["right-fp16", "right-bf16", "right-int8", "right-bert", "right-yolo"])
+@pytest.mark.parametrize(
+    "name", ["right-fp16", "right-bf16", "right-alone", "right-int8", "right-bert", "right-yolo"]
+)
 def test_what_is_right_passes_in_other_families_and_formats(heavy: Mapping[str, Any], name: str) -> None:
     right(heavy[name])
 
@@ -377,6 +379,56 @@ def test_a_verdict_of_bf16_says_how_it_was_computed(tmp_path: Path) -> None:
         for e in (False, True)
     ]
     assert ["every number rounded" in (v.because or "") for v in runs] == [False, True]
+
+
+def failing(**found: Any) -> Any:
+    """A worker that finds one fault, or that raises what it is given."""
+
+    def run(_environment: str, _job: str, request: Mapping[str, Any], _progress: object) -> Mapping[str, Any]:
+        if "error" in found:
+            raise found["error"]
+        (Path(request["out"]) / "about.json").write_text("{}")
+        one = {"node": "n", "operator": "Add", "module": "", "own": 1.0, "total": 1.0, "own_limit": 0.1}
+        row = {**answer()["stages"][0], "suspects": [one]}
+        return answer(first=0, stages=[row])
+
+    return run
+
+
+def test_what_lies_at_the_place_of_the_cut_is_left_alone(tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "notes.txt").write_text("mine")
+    place = {"candidate": artifact(tmp_path), "reference": artifact(tmp_path), "schemes": SCHEMES}
+    with pytest.raises(UsageError, match="is there already") as caught:
+        verify_operators(
+            Question(**place, cut_out=other), run=lambda *_: pytest.fail("worked"), progress=lambda *_: None
+        )
+    assert "--cut-out" in caught.value.hint[0]
+    (tmp_path / "file").touch()
+    question = Question(**place, cut_out=tmp_path / "file/cut")
+    with pytest.raises(HostError, match="cannot be written") as refused:
+        verify_operators(question, run=failing(), progress=lambda *_: None)
+    assert refused.value.exit_code == 3
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    for _ in range(2):  # the second time its own cut is there
+        verify_operators(Question(**place, cut_out=empty), run=failing(), progress=lambda *_: None)
+    assert (empty / "about.json").is_file()
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["empty", "file", "other"]
+
+
+def test_two_that_do_not_belong_together_are_the_users_matter(tmp_path: Path) -> None:
+    question = Question(candidate=artifact(tmp_path), reference=artifact(tmp_path), schemes=SCHEMES)
+    for reference, kind in (
+        ("other-model", UsageError),
+        ("shapes-differ", UsageError),
+        ("crashed", ToolError),
+    ):
+        error = ToolError("no", hint=("do",), reference=reference)
+        with pytest.raises(kind, match="no") as caught:
+            verify_operators(question, run=failing(error=error), progress=lambda *_: None)
+        assert type(caught.value) is kind and caught.value.reference == reference
 
 
 def test_limits_know_the_format() -> None:

@@ -192,7 +192,7 @@ class Work:
 
     def answers(self, stages: Sequence[Mapping[str, Any]]) -> None:
         """Every stage at every input, beside the truth and beside the stage before."""
-        right = [self.truth.run(feed)[0] for feed in self.feeds]
+        right = [self._true(feed) for feed in self.feeds]
         before: list[list[Any] | None] = list(right)
         for number, stage in enumerate(stages):
             got = [self._answer(number, at, stage["graph"]) for at in range(len(self.feeds))]
@@ -208,6 +208,17 @@ class Work:
             )  # fmt: skip
             before = got
         self._runtime(stages[-1]["graph"], before)
+
+    def _true(self, feed: Feed) -> list[Any]:
+        try:
+            return self.truth.run(feed)[0]
+        except Exception as error:  # noqa: BLE001 - PyTorch's errors share no base of their own
+            fail(
+                "other-model",
+                f"the reference cannot be computed at an input of the candidate's, {label(feed)}",
+                [brief(error)],
+                ["name the checkpoint that the graph was made from"],
+            )
 
     def _answer(self, number: int, at: int, graph: Graph) -> list[Any] | None:
         try:

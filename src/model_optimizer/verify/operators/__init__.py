@@ -27,6 +27,7 @@ from model_optimizer.core import (
     digest,
 )
 from model_optimizer.core.verdict import Outcome, worst
+from model_optimizer.system import files as places
 
 from . import engine as engines
 from .chain import Step, links, steps
@@ -49,6 +50,9 @@ ENVIRONMENT = "onnx"
 JOB = "operators_compare"
 PER_RUN = 8
 """Values that are looked at in one run: it bounds the memory beside the model's own."""
+
+OF_THE_USER = ("kv-cache", "other-model", "pooling", "shapes-differ", "unknown-input")
+"""What a worker refuses because the two do not belong together."""
 
 METRICS = {
     "export": "step_export", "clean-up": "step_clean_up", "cast": "step_cast", "Q/DQ": "step_quantize",
@@ -134,6 +138,7 @@ def verify_operators(question: Question, *, run: RunWorker, progress: Progress) 
                 "`mopt verify ... --layer model` compares what it answers",
             ),
         )
+    _require_place(question.cut_out)
     found = steps(Path(candidate.path), candidate.scheme, question.kept)
     with tempfile.TemporaryDirectory(prefix="mopt-operators-") as place:
         request = {
@@ -147,9 +152,33 @@ def verify_operators(question: Question, *, run: RunWorker, progress: Progress) 
             "per_run": PER_RUN,
             "out": place,
         }  # fmt: skip
-        answer = msgspec.convert(run(ENVIRONMENT, JOB, request, progress), type=Answer)
+        answer = msgspec.convert(_asked(run, request, progress), type=Answer)
         kept = _keep(Path(place), question.cut_out) if answer.first is not None else None
     return _verdict(question, answer, kept)
+
+
+def _asked(run: RunWorker, request: Mapping[str, object], progress: Progress) -> Mapping[str, object]:
+    """What the worker found. UsageError where it says that the two do not belong together."""
+    try:
+        return run(ENVIRONMENT, JOB, request, progress)
+    except ToolError as error:
+        if error.reference not in OF_THE_USER:
+            raise
+        raise UsageError(
+            error.message, cause=error.cause, hint=error.hint, reference=error.reference
+        ) from error
+
+
+def _require_place(cut_out: Path | None) -> None:
+    """Raises UsageError, before any work, where something else lies where the first bad operator goes."""
+    if cut_out is None or not (cut_out.exists() or cut_out.is_symlink()):
+        return
+    if cut_out.is_dir() and ((cut_out / "about.json").is_file() or not any(cut_out.iterdir())):
+        return
+    raise UsageError(
+        f"`{cut_out}` is there already, and no earlier run of this command made it",
+        hint=("name another folder for the first bad operator with --cut-out",),
+    )
 
 
 def verify_engine(question: Question, engine: Engine, *, run: RunWorker, progress: Progress) -> Verdict:
@@ -247,13 +276,17 @@ def _keep(place: Path, cut_out: Path | None) -> Path | None:
     """Move what was cut out to where it stays."""
     if cut_out is None:
         return None
-    cut_out.parent.mkdir(parents=True, exist_ok=True)
     beside = cut_out.with_name(f".{cut_out.name}.new")
-    shutil.rmtree(beside, ignore_errors=True)
-    shutil.copytree(place, beside)
-    if (cut_out / "about.json").is_file():  # what an earlier run of this command left
-        shutil.rmtree(cut_out)
-    beside.rename(cut_out)
+    with places.explained(cut_out):
+        cut_out.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(beside, ignore_errors=True)
+        try:
+            shutil.copytree(place, beside)
+            if (cut_out / "about.json").is_file():  # what an earlier run of this command left
+                shutil.rmtree(cut_out)
+            beside.rename(cut_out)
+        finally:
+            shutil.rmtree(beside, ignore_errors=True)
     return cut_out
 
 
