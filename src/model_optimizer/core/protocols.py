@@ -111,7 +111,7 @@ class Engine(Protocol):
     `max_concurrency`), KEY (the variable that its server reads a key from; None when it asks for none),
     SERVES (the formats that it is served from, where these are not READS), SHARED (settings that are
     of all requests at once, and what says how many these are), `container`, `runs_on(host)` (whether the
-    GPUs of a host can be used), `lacks(scheme, host)` (why a host cannot compute a scheme, else None), and
+    GPUs of a host can be used), `lacks(model, scheme, host)` (why it cannot compute that, else None), and
     `follow(plan, model, scheme)`: the plan with what hangs on the settings that a user names.
     """
 

@@ -72,8 +72,11 @@ PRINTS = {
 }
 
 
-def lacks(scheme: Scheme, host: Host) -> str | None:
-    """Its kernel for 4-bit integers is not in the build for processors without AVX-512 (tried with 0.32)."""
+def lacks(model: ModelSpec, scheme: Scheme, host: Host) -> str | None:
+    """Experts have no kernels in FP8 and INT8, and the one for 4-bit integers is not in the build for
+    processors without AVX-512 (tried with 0.32)."""
+    if model.experts and scheme.name in ("fp8", "int8"):
+        return f"it has no kernels for experts in `{scheme.name}`"
     have = host.cpu.features
     if scheme.weight_bits > 4 or have is None or "avx2" not in have or "avx512f" in have:
         return None

@@ -30,7 +30,7 @@ FindPath = Callable[[str, str], tuple[str, ...] | None]
 """(scheme, format) -> the tools that make it from the checkpoint, () when it is already there."""
 
 
-Lacks = Callable[[Scheme, Host], str | None]
+Lacks = Callable[[ModelSpec, Scheme, Host], str | None]
 """What an engine may say of a scheme that this machine cannot compute."""
 
 ANY = "any scheme"
@@ -158,8 +158,8 @@ class _Judge:
         if held := self._held_back(engine_name, scheme_name, route[1]):
             return held
         scheme = self._schemes[scheme_name]
-        lacks: Lacks = getattr(engine, "lacks", lambda scheme, host: None)
-        if missing := lacks(scheme, question.host):
+        lacks: Lacks = getattr(engine, "lacks", lambda model, scheme, host: None)
+        if missing := lacks(question.model, scheme, question.host):
             return self._reject(engine_name, scheme_name, missing, "the engine's own description")
         estimate = Estimate(
             memory=engine.memory(question.model, scheme, question.workload),

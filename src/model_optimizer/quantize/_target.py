@@ -4,7 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from model_optimizer.core import Engine, Host, NoFeasiblePlan, Scheme, UsageError, plugins
+from model_optimizer.core import Engine, Host, ModelSpec, NoFeasiblePlan, Scheme, UsageError, plugins
+from model_optimizer.core.paths import Order
 from model_optimizer.core.site import GpuEngine, Site
 from model_optimizer.facts import compressed_tensors, gpus, releases, vllm
 from model_optimizer.facts.versions import key
@@ -12,6 +13,8 @@ from model_optimizer.facts.versions import key
 FORMATS = ("compressed_tensors", "modelopt")
 """What the quantizers for servers write; engines of graphs are reached by `mopt quantize --to`."""
 
+
+Lacks = Callable[[ModelSpec, Scheme, Host], str | None]
 
 PACKINGS = {"nvfp4": "nvfp4-pack-quantized", "mxfp4": "mxfp4-pack-quantized"}
 """What compressed-tensors calls formats that not every release of it knows."""
@@ -73,14 +76,24 @@ def unchecked(target: Target, form: str) -> tuple[str, ...]:
     return ("not checked against a GPU or an engine: name them with --gpu and --engine",)
 
 
-def not_here(scheme: Scheme, target: Target, engines: Mapping[str, Engine], host: Host) -> tuple[str, ...]:
-    """A note where the engine that was named could not compute the scheme on this machine."""
+def require_kernels(
+    order: Order, scheme: Scheme, target: Target, engines: Mapping[str, Engine], host: Host
+) -> tuple[str, ...]:
+    """A note where the engine that was named could not compute the scheme on this machine. NoFeasiblePlan
+    where it could on none."""
     name, _version = engine_of(target, engines)
     if name is None:
         return ()
-    lacks: Callable[[Scheme, Host], str | None] = getattr(engines[name], "lacks", lambda scheme, host: None)
-    missing = lacks(scheme, host)
-    return (f"it will not run on this machine: {missing}",) if missing else ()
+    lacks: Lacks = getattr(engines[name], "lacks", lambda model, scheme, host: None)
+    if nowhere := lacks(order.model, scheme, Host()):
+        raise NoFeasiblePlan(
+            f"{engines[name].TITLE} does not run `{order.model.name}` in `{scheme.name}`",
+            cause=(nowhere,),
+            hint=("take another engine, or serve the model in 16 bits",),
+            reference="not-with-this-engine",
+        )
+    here = lacks(order.model, scheme, host)
+    return (f"it will not run on this machine: {here}",) if here else ()
 
 
 def engine_of(target: Target, engines: Mapping[str, Engine]) -> tuple[str | None, str | None]:

@@ -21,7 +21,7 @@ from ._effort import effort
 from ._hessian import few_tokens
 from ._size import widest_matrix
 from ._source import require_upright, require_whole
-from ._target import Target, not_here, require_possible, unchecked
+from ._target import Target, require_kernels, require_possible, unchecked
 
 __all__ = [
     "FEWEST", "Asked", "Calibration", "Choices", "Kit", "Quantization", "Target", "Wanted", "calibration",
@@ -91,7 +91,7 @@ def prepare(order: Order, asked: Asked, kit: Kit, host: Host) -> Quantization:
     notes = require_possible(scheme, order.model.task, asked.target, kit.engines)
     chain = plan(order, kit.tools, kit.schemes)
     require_whole(order)
-    notes = (*notes, *not_here(scheme, asked.target, kit.engines, host))
+    notes = (*notes, *require_kernels(order, scheme, asked.target, kit.engines, host))
     notes = (*notes, *unchecked(asked.target, chain[-1].format))
     settled = Calibration()
     drives = _drives(chain, kit.tools)

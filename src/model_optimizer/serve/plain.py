@@ -19,6 +19,8 @@ from model_optimizer.core import (
 )
 from model_optimizer.core.model import Task
 
+Lacks = Callable[[ModelSpec, Scheme, Host], str | None]
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wish:
@@ -45,8 +47,8 @@ def plain_plan(
     idle = {name for name, engine in engines.items() if _idle(engine, host)}
     name = _engine(artifact, scheme, wish.engine, engines, devices, idle)
     engine = engines[name]
-    lacks: Callable[[Scheme, Host], str | None] = getattr(engine, "lacks", lambda scheme, host: None)
-    if missing := lacks(schemes[scheme], host):
+    lacks: Lacks = getattr(engine, "lacks", lambda model, scheme, host: None)
+    if missing := lacks(model, schemes[scheme], host):
         raise HostError(
             f"{engine.TITLE} cannot compute `{scheme}` on this machine",
             cause=(missing,),
