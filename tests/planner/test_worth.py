@@ -75,6 +75,23 @@ def test_slower_under_the_load_means_revert_even_when_faster_alone() -> None:
     assert "revert unless memory binds" in chosen.because
 
 
+def test_the_load_that_was_asked_for_decides_also_where_the_original_is_faster_at_another() -> None:
+    (found,) = worth([candidate("bf16", (42, 38)), candidate("int8", (16, 41))])
+    assert found.advice == "keep"
+    (found,) = worth([candidate("bf16", (42, 38)), candidate("int8", (60, 30))])
+    assert "slower under this load, faster only at concurrency 1; revert" in found.because
+
+
+@pytest.mark.parametrize(
+    ("mine", "words"), [(133, "revert, since it is no smaller either"), (80, "revert unless memory binds")]
+)
+def test_memory_is_no_reason_to_keep_what_is_no_smaller(mine: int, words: str) -> None:
+    run = [
+        candidate("bf16", (100, 1000), memory=129 * MIB), candidate("int8", (40, 400), memory=mine * MIB),
+    ]  # fmt: skip
+    assert worth(run)[0].because.endswith(words)
+
+
 def test_as_fast_and_smaller_is_the_users_choice() -> None:
     run = [
         BASELINE,

@@ -14,6 +14,8 @@ PLAIN = ("fp32", "bf16", "fp16")
 MARGIN = 0.05
 """As in pick: closer than this is the same speed. ASSUMED."""
 
+BINDS = "revert unless memory binds"
+
 Advice = Literal["keep", "revert", "choose"]
 
 
@@ -51,24 +53,23 @@ def _original(candidate: Candidate, measured: Sequence[Candidate]) -> Candidate 
 
 
 def _weigh(candidate: Candidate, original: Candidate) -> Worth | None:
-    """At the heaviest of the loads that both ran, since that is where a server spends its life."""
+    """At the heaviest of the loads that both ran, since that is where a server spends its life. Loads rise
+    to the one that was asked for; the original may be faster at an earlier one."""
     theirs = {p.target: p for p in _points(original)}
     pairs = [(p, theirs[p.target]) for p in _points(candidate) if p.target in theirs]
     ratios = [(b.target, _speed(a) / _speed(b)) for a, b in pairs if _speed(b)]
     if not ratios:
         return None
-    heaviest = max(pairs, key=lambda pair: _speed(pair[1]))[1].target
-    at_load = dict(ratios)[heaviest] if heaviest in dict(ratios) else ratios[-1][1]
+    heaviest, at_load = ratios[-1]
     saved = _saved(candidate, original)
     words = ", ".join(f"{units.show_ratio(ratio)} at {target}" for target, ratio in ratios)
     text = f"{candidate.name} has {words} of the throughput of {original.name}"
     if at_load > 1 + MARGIN:
         return _worth(candidate, original, "keep", text)
     if at_load < 1 - MARGIN:
-        only = _only_light(ratios, heaviest)
-        return _worth(
-            candidate, original, "revert", f"{text}: slower under this load{only}; revert unless memory binds"
-        )
+        slower = f"slower under this load{_only_light(ratios, heaviest)}"
+        revert = "revert, since it is no smaller either" if _no_smaller(candidate, original) else BINDS
+        return _worth(candidate, original, "revert", f"{text}: {slower}; {revert}")
     if saved:
         less = f"no faster under this load, {units.show_bytes(saved)} smaller"
         why = f"{text}: {less}; revert if that memory is not needed"
@@ -100,5 +101,15 @@ def _fastest(candidate: Candidate) -> float:
 
 def _saved(candidate: Candidate, original: Candidate) -> int | None:
     """Bytes by which the candidate is smaller; None when that is not known, or too little to count."""
-    mine, theirs = (max((p.memory_bytes or 0 for p in _points(c)), default=0) for c in (candidate, original))
+    mine, theirs = _memory(candidate), _memory(original)
     return theirs - mine if mine and theirs and mine < (1 - MARGIN) * theirs else None
+
+
+def _no_smaller(candidate: Candidate, original: Candidate) -> bool:
+    """False when it is not known."""
+    return bool(_memory(candidate) and _memory(original)) and _saved(candidate, original) is None
+
+
+def _memory(candidate: Candidate) -> int:
+    """The most at any load; 0 when it is not known."""
+    return max((point.memory_bytes or 0 for point in _points(candidate)), default=0)
