@@ -1,5 +1,6 @@
 """Layer `quality`: limits by hand, places in the context, tasks, retrieval, and what to leave alone."""
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -125,8 +126,16 @@ def test_tasks_are_judged_against_what_the_reference_knows(tmp_path: Path) -> No
     assert found["task_recovery"].outcome == "fail"
     assert found["task_accuracy_reference"].got == pytest.approx(0.75)
     assert found["task_same"].got == pytest.approx(25 / 40)
-    equal = by_name(extra.judge([(reference, reference)], GATE))
-    assert equal["task_recovery"].outcome == "pass"
+
+
+def test_few_questions_prove_little_though_none_changed(tmp_path: Path) -> None:
+    extra = quality_tasks.extra(ITEMS)
+    reference = answered(tmp_path / "r", [n < 30 for n in range(40)])
+    for limit, outcome in ((0.95, "undecided"), (0.85, "pass")):
+        gate = dataclasses.replace(GATE, recovery=limit)
+        equal = by_name(extra.judge([(reference, reference)], gate))["task_recovery"]
+        assert equal.outcome == outcome
+        assert equal.interval is not None and 0.85 < equal.interval[0] < 0.9
 
 
 def test_a_question_that_was_cut_before_its_choices_is_left_out(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ chooses the continuation to which it gives the highest probability, as the `mult
 have it; `context` and a choice are joined as they are, so that a choice begins with its space.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,7 @@ from typing import cast
 from model_optimizer.core import Gate, UsageError
 from model_optimizer.system import user_text
 
-from .intervals import Interval, decide_mean, proportion, ratio
+from .intervals import Interval, decide_mean, proportion, ratio, wilson
 from .judged import Judged, gated, reported
 from .outputs import Outputs
 from .quality import Extra, Pairs
@@ -139,7 +140,7 @@ def compare(
     )
     if not any(x for x, _ in was):
         return shares
-    kept_share: Interval = ratio([(n, w) for (n, _), (w, _) in zip(now, was, strict=True)])
+    kept_share = _kept([w for w, _ in was], [n for n, _ in now])
     decision = decide_mean(kept_share, gate.recovery)
     found = gated(
         "task_recovery",
@@ -150,3 +151,14 @@ def compare(
         samples=len(kept),
     )
     return (found, *shares)
+
+
+def _kept(was: Sequence[float], now: Sequence[float]) -> Interval:
+    """The candidate's right answers over the reference's.
+
+    Where no answer changed, a ratio has an interval of no width, however few were asked: the lower end is
+    then no higher than that of as many questions that were answered right.
+    """
+    found = ratio(list(zip(now, was, strict=True)))
+    low, _ = wilson(min(sum(now), sum(was)), sum(was))
+    return dataclasses.replace(found, low=min(found.low, low))
