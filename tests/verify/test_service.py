@@ -127,7 +127,7 @@ def test_a_server_that_slows_down_is_asked_once_more(monkeypatch: pytest.MonkeyP
         flow, "verify_service", lambda seen, slo: judged.append(seen) or verify_service(seen, slo)
     )
     for slow in (False, True):
-        monkeypatch.setattr(flow, "slows_down", lambda _together, slow=slow: slow)
+        monkeypatch.setattr(flow, "slows_down", lambda _together, _at_once, slow=slow: slow)
         look(GOOD, requests=16)
     assert [len(seen.again) for seen in judged] == [0, 16]
 

@@ -3,6 +3,7 @@
 import json
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -362,11 +363,14 @@ def test_a_server_that_answers_no_load_has_failed() -> None:
 # By the clock, without one.
 
 
-def timed(seconds: list[float]) -> dict[str, str]:
-    """The outcomes of answers that took so long, eight at a time."""
+def timed(seconds: list[float], again: float | None = None, **more: Any) -> dict[str, str]:
+    """The outcomes of answers that took so long, eight at a time, and as long when asked `again`."""
     said = [Said(prompt=n % 4, pieces=("a", "b"), seconds=s) for n, s in enumerate(seconds)]
+    if again is not None:
+        more["again"] = tuple(replace(s, seconds=again) for s in said)
     seen = Seen(
-        url="u", concurrency=8, markers=("w", "x", "y", "z"), alone=tuple(said[:4]), together=tuple(said)
+        url="u", concurrency=8, markers=("w", "x", "y", "z"), alone=tuple(said[:4]), together=tuple(said),
+        **more,
     )  # fmt: skip
     return {c.metric: c.outcome for c in verify_service(seen, Slo()).comparisons}
 
@@ -396,7 +400,19 @@ def test_one_stream_that_is_starved(seconds: list[float], outcome: str) -> None:
         ([1.0, 1.6] * 32, "pass"),
         ([3.5] * 8 + USUAL, "pass"),
         ([1.0] * 12 + [2.0] * 12, "fail"),
+        ([0.3] * 8 + [1.0] * 24, "pass"),  # the first ones were served alone
     ],
 )
 def test_time_per_token_that_grows_with_time(seconds: list[float], outcome: str) -> None:
     assert timed(seconds)["token_time_drift"] == outcome
+
+
+@pytest.mark.parametrize(
+    ("again", "machine_slower", "outcome"),
+    [(1.0, 1.0, "pass"), (2.0, 1.0, "fail"), (2.0, 1.2, "fail"), (2.0, 2.0, "undecided"), (4.0, 1.3, "fail")],
+)
+def test_a_machine_that_is_slower_itself_decides_nothing(
+    again: float, machine_slower: float, outcome: str
+) -> None:
+    found = timed([1.0] * 32 + [2.0] * 32, again, machine_slower=machine_slower)
+    assert found["token_time_drift"] == outcome

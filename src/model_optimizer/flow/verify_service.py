@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from statistics import median
 
 from model_optimizer.bench.options import BenchOptions
 from model_optimizer.bench.run import measure
@@ -46,12 +47,13 @@ def verify(
     ask, task, alone = _alone(asker)
     glance = telemetry.Glance(telemetry.What(url=url, pid=None, host=False, key_env=KEY))
     try:
-        before = _at_rest(glance)
+        before, work = _at_rest(glance), yardstick_s()
         progress(f"{inside.concurrency} at a time", 0.2)
         with ThreadPoolExecutor(inside.concurrency) as pool:
             order = [(n * 7 + n // PROMPTS) % PROMPTS for n in range(inside.requests)]
             together = tuple(pool.map(ask, order))
-            again = tuple(pool.map(ask, order)) if slows_down(together) else ()
+            again = tuple(pool.map(ask, order)) if slows_down(together, inside.concurrency) else ()
+        slower = yardstick_s() / work if again else 1.0
         listed = asker.embed_all() if task == "embed" else ()
         # What may end a server comes last: a model without a grammar for its tokens has done so.
         progress("load", 0.5)
@@ -68,7 +70,8 @@ def verify(
         glance.close()
     seen = Seen(
         url=url, concurrency=inside.concurrency, markers=asker.markers, alone=alone, together=together,
-        again=again, listed=listed, point=point, broke=broke, features=promised, told=told or Told(),
+        again=again, listed=listed, point=point, broke=broke, machine_slower=slower, features=promised,
+        told=told or Told(),
         resting=Resting(
             running=after.get("engine.running"),
             kv_before=before.get("engine.kv_usage"),
@@ -76,6 +79,17 @@ def verify(
         ),
     )  # fmt: skip
     return verify_service(seen, inside.slo)
+
+
+def yardstick_s() -> float:
+    """Seconds on the clock for a few milliseconds of work, the median of some: others make it longer."""
+
+    def once() -> float:
+        began = time.perf_counter()
+        sum(n * n for n in range(100_000))
+        return time.perf_counter() - began
+
+    return median(once() for _ in range(15))
 
 
 def told_of(url: str, scheme: Scheme | None, schemes: Callable[[str], Scheme]) -> Told:

@@ -4,6 +4,7 @@ What was asked and answered becomes comparisons here; asking is the caller's wor
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import median
 
 from model_optimizer.core import Comparison, LoadPoint, Slo, Verdict
@@ -109,18 +110,19 @@ def _starved(seen: Seen) -> Judged:
     )  # fmt: skip
 
 
-def slows_down(together: Sequence[Said]) -> bool:
+def slows_down(together: Sequence[Said], concurrency: int) -> bool:
     """Whether the later answers took plainly longer a piece than the earlier ones."""
-    early, late = _ends(together)
+    early, late = _ends(together, concurrency)
     return len(early) >= LEAST_HALF and _slower(early, late)[2]
 
 
 def _drift(seen: Seen) -> tuple[Judged, ...]:
     """Time per piece of the later answers beside the earlier ones; it fails where a second look agrees.
 
-    Work of others on the machine slows a server down for a while; what grows with the server's age stays.
+    Work of others on the machine slows a server down for a while; what grows with the server's age stays. It
+    is undecided where the machine was as much slower without the server.
     """
-    early, late = _ends(seen.together)
+    early, late = _ends(seen.together, seen.concurrency)
     if len(early) < LEAST_HALF:
         return ()
     ratio, share, drifts = _slower(early, late)
@@ -128,12 +130,15 @@ def _drift(seen: Seen) -> tuple[Judged, ...]:
     if drifts and seen.again:
         then, _share, drifts = _slower(early, _times(seen.again))
         where += f"; asked once more they take {then:.2f} times the first ones' time"
-    return (
-        limit(
-            "token_time_drift", ratio, f"<= {DRIFTED:g}", not drifts, samples=len(early) + len(late),
-            where=where, because="each token takes longer the longer the server runs",
-        ),
+        ratio = min(ratio, then)
+    found = limit(
+        "token_time_drift", ratio, f"<= {DRIFTED:g}", not drifts, samples=len(early) + len(late), where=where,
+        because="each token takes longer the longer the server runs",
     )  # fmt: skip
+    if not drifts or ratio > DRIFTED * max(1.0, seen.machine_slower):
+        return (found,)
+    because = f"this machine itself took {seen.machine_slower:.1f} times as long for the same work then"
+    return (Judged(comparison=replace(found.comparison, outcome="undecided", because=because)),)
 
 
 def _times(answers: Sequence[Said]) -> list[float]:
@@ -141,9 +146,12 @@ def _times(answers: Sequence[Said]) -> list[float]:
     return [s.seconds / max(1, len(s.pieces)) for s in answers if (s.pieces or s.vector) and not s.error]
 
 
-def _ends(together: Sequence[Said]) -> tuple[list[float], list[float]]:
-    """The first and the last quarter, or more where that is too few."""
+def _ends(together: Sequence[Said], concurrency: int) -> tuple[list[float], list[float]]:
+    """The first and the last quarter, or more where that is too few; without the first ones that run beside
+    each other, of which some are served alone, where others are enough."""
     times = _times(together)
+    if len(times) >= 2 * LEAST_HALF + concurrency:
+        times = times[concurrency:]
     size = max(len(times) // 4, min(len(times) // 2, LEAST_HALF))
     return times[:size], times[len(times) - size :]
 

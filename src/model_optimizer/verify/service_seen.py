@@ -75,6 +75,7 @@ class Seen:
 
     `again` is as `together`, asked once more after it where its later answers were slower; `listed` are the
     vectors that all prompts got in one request. `broke` says why there is no point of a load at all.
+    `machine_slower` is how many times as long the same work of our own took after the load as before it.
     """
 
     url: str
@@ -89,6 +90,7 @@ class Seen:
     features: tuple[Feature, ...] = ()
     told: Told = Told()
     broke: str | None = None
+    machine_slower: float = 1.0
 
 
 def limit(
