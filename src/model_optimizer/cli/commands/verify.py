@@ -26,7 +26,7 @@ MODEL_TEXTS = 600
 @click.option(
     "--scheme",
     metavar="NAME",
-    help="The number format whose limits hold; default: what X says, for a URL that of R.",
+    help="The number format whose limits hold; default: what X says, for a URL that of R or of `mopt serve`.",
 )
 @click.option(
     "--texts",
