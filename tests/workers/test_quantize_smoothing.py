@@ -7,6 +7,7 @@ from typing import Any
 
 import _quantize_smoothing as room
 import pytest
+import quantize_calibrated
 from _quantize_source import Source, Tensor
 
 LLAMA = (
@@ -102,3 +103,15 @@ def test_embedding_models_of_gemma_are_scaled_like_its_language_models(
 ) -> None:
     found = room.awq(source(layer, architecture=architecture), 5)
     assert found == {"n_grid": 5} | ({"mappings": mappings} if mappings else {})
+
+
+@pytest.mark.parametrize(
+    ("method", "layer", "said"),
+    [
+        ("smoothquant", LLAMA, False), ("smoothquant", without(LLAMA, "input_layernorm"), True),
+        ("gptq", without(LLAMA, "input_layernorm"), False),
+    ],
+)  # fmt: skip
+def test_the_record_says_where_nothing_was_smoothed(method: str, layer: tuple[str, ...], said: bool) -> None:
+    notes = quantize_calibrated.smoothing_notes(source(layer), {"method": method})
+    assert bool(notes) is said

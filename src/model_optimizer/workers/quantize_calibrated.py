@@ -62,6 +62,7 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
             *data.notes,
             *few,
             *symmetry_notes(source, request),
+            *smoothing_notes(source, request),
             *reasons(source),
             *source.notes,
         ],
@@ -208,6 +209,12 @@ def symmetry_notes(source: Source, request: dict[str, Any]) -> list[str]:
     return [
         "no zero points, since not every vLLM reads those of experts: --asymmetric makes them, and loses less"
     ]
+
+
+def smoothing_notes(source: Source, request: dict[str, Any]) -> list[str]:
+    if request["method"] != "smoothquant" or smoothquant(source, SMOOTHING):
+        return []
+    return ["GPTQ alone: no norm before the layers is known that could take scales of activations"]
 
 
 if __name__ == "__main__":
