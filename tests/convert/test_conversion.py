@@ -13,7 +13,7 @@ from model_optimizer.convert import _chain
 from model_optimizer.convert._engine import require_targets
 from model_optimizer.convert._profiles import Asked, parse
 from model_optimizer.convert.run import Choices, Kit, Wish, onnx_source, prepare
-from model_optimizer.core import Artifact, Lengths, ModelSpec, UsageError, digest, plugins
+from model_optimizer.core import Artifact, HostError, Lengths, ModelSpec, UsageError, digest, plugins
 from model_optimizer.core.paths import Order
 from model_optimizer.core.protocols import Progress
 from model_optimizer.facts import engine_limits
@@ -264,6 +264,25 @@ def test_an_engine_whose_kernels_were_timed_says_so_where_it_is_another_file(
     shown = capsys.readouterr().out
     assert "not the same: model.engine" in shown
     assert ("by timing them" in shown, "by timing them" in script.split("import json")[0]) == (said, said)
+
+
+def test_a_step_that_is_half_kept_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(_environment: str, job: str, request: Mapping[str, Any], _progress: Progress) -> dict[str, Any]:
+        (Path(request["out"]) / "model.onnx").write_text(job)
+        return {}
+
+    def copied(source: Path, target: Path, **_: Any) -> None:
+        Path(target).mkdir(exist_ok=True)
+        (Path(target) / "model.onnx").write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(_chain.shutil, "copytree", copied)
+    found = prepare(order("tensorrt_rtx_engine"), Wish(), KIT)
+    bench, steps = Bench(tools=found.tools, schemes=SCHEMES, run=run), tmp_path / "steps"
+    out = tmp_path / "engine"
+    with pytest.raises(HostError):
+        _chain.follow(found.work.chain, found.work.source, out, bench, lambda _t, _s: None, steps=steps)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_a_step_that_fails_leaves_nothing(tmp_path: Path) -> None:

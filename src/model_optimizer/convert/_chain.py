@@ -14,6 +14,7 @@ from typing import Any, cast
 from model_optimizer.core import Artifact, Progress, RunWorker, digest
 from model_optimizer.core.paths import Chain, Hop
 from model_optimizer.system import files
+from model_optimizer.system import files
 from model_optimizer.system.making import Bench
 
 CHAIN = "chain.json"
@@ -50,7 +51,8 @@ def follow(
             target = out if last else between / f"{place + 1}-{hop.tool}-{hop.scheme}"
             made = _step(hop, made, target, bench, _part(progress, place, len(chain)))
             if steps is not None and not last:
-                shutil.copytree(target, steps / target.name)
+                with files.building(steps / target.name) as kept:
+                    shutil.copytree(target, kept, dirs_exist_ok=True)
     return made
 
 
