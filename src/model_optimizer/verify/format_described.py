@@ -50,7 +50,7 @@ def _remarks(
         says = f"config.json says {here or method}, hf_quant_config.json {beside}"
         yield remark("two_descriptions", says, reference="vLLM reads config.json, other engines the other")
     known = checkpoint.layers()
-    unused: tuple[str, ...] = format_patterns.idle(claims.excluded, known) if claims is not None else ()
+    unused = list(format_patterns.idle(claims.excluded if claims else (), known))
     if unused:
         more = f" and {len(unused) - 1} more" if len(unused) > 1 else ""
         says = f"`{unused[0][:80]}`{more} in the list of excluded layers answers to no layer"

@@ -13,7 +13,7 @@ from . import format_claims as claiming
 from .format_checkpoint import Checkpoint
 from .format_claims import Claims
 from .format_found import checked, refused, remark, unknown
-from .format_tensors import Layer
+from .format_tensors import PLAIN, ROUTERS, Layer
 
 MARLIN_ROWS, MARLIN_COLUMNS = 64, 128
 """vLLM 0.25.1 marlin_utils.py: GPTQ_MARLIN_MIN_THREAD_N and _K."""
@@ -107,6 +107,27 @@ def refusals(checkpoint: Checkpoint, claims: Claims | None, found: Reader | None
         if present and (row := vllm_checkpoints.refusal(name, version)):
             says = f"{row.says} by vLLM from {row.since} on"
             yield refused(name, f"{says}: {row.hint}", reference=row.source[0])
+    yield from _routers(checkpoint, claims, version)
+
+
+def _routers(checkpoint: Checkpoint, claims: Claims, version: str) -> Iterator[Comparison]:
+    """Plain routers that an engine takes for quantized ones: no scale of theirs is ever loaded."""
+    row = vllm_checkpoints.refusal("router", version)
+    names = checkpoint.keys.get("architectures")
+    if row is None or not isinstance(names, list) or not set(row.architectures) & set(map(str, names)):  # pyright: ignore[reportUnknownArgumentType]
+        return
+    plain = [
+        name
+        for name, has in checkpoint.layers().items()
+        if name.rpartition(".")[2] in ROUTERS
+        and "weight" in has
+        and has["weight"].dtype in PLAIN
+        and claims.of(name) is not None
+    ]
+    if plain:
+        more = f" and {len(plain) - 1:,} more" if len(plain) > 1 else ""
+        says = f"`{plain[0]}`{more} is plain and not excluded: {row.says}"
+        yield refused("router", f"{says} by vLLM from {row.since} on; {row.hint}", reference=row.source[0])
 
 
 def _described(checkpoint: Checkpoint) -> Mapping[str, object]:
