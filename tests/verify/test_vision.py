@@ -42,6 +42,14 @@ def test_the_limit_follows_the_bits_and_a_classifier_has_labels_only() -> None:
     assert [c.metric for c in found.comparisons] == ["labels_same"]
 
 
+def test_classes_that_never_win_are_looked_at_too() -> None:
+    rows = [row(None, None) | {"scores": 0.9}] * 12
+    assert {c.metric: c.outcome for c in verdict(rows).comparisons} == {
+        "labels_same": "pass", "scores_cosine": "fail",
+    }  # fmt: skip
+    assert verdict(rows, bits=4).outcome == "pass"
+
+
 def test_what_is_not_finite_fails_alone() -> None:
     found = verdict([row(), {"finite": False, "boxes": 0.0, "masks": 0.0, "label": 0.0}])
     assert [(c.metric, c.outcome) for c in found.comparisons] == [("finite", "fail")]
@@ -60,6 +68,26 @@ wide = numpy.linspace(-1, 1, 100).reshape(10, 10)
 flat = 5 + 1e-3 * wide
 print(same(wide, wide + 2e-3), same(wide, wide + 0.3), same(flat, flat[::-1]), same(flat, flat + 0.3))
 """
+
+
+SCORES = """
+import sys, numpy
+sys.path.append(sys.argv[1])
+from outputs_vision import compare
+wanted = numpy.array([[9.0, 1, 2, 3]])
+turned = numpy.array([[9.0, 1, 3, 2]])
+for got in (wanted + 5, turned):
+    print(*(compare([wanted], [got], segments=False, labels=4)[name] for name in ("label", "scores")))
+"""
+
+
+@pytest.mark.engine
+def test_two_classes_that_changed_places_below_the_best(onnx_env_python: Path) -> None:
+    words = [onnx_env_python, "-P", "-c", SCORES, Path(workers.__file__).parent]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    (label, same), (still, turned) = (map(float, line.split()) for line in done.stdout.splitlines())
+    assert (label, still) == (1.0, 1.0)
+    assert same > 0.999999 and turned < 0.99
 
 
 @pytest.mark.engine

@@ -57,6 +57,7 @@ MEANING = {
     "boxes_iou": "boxes: common area / area of both",
     "masks_iou": "masks: common area / area of both",
     "labels_same": "same likeliest label",
+    "scores_cosine": "direction of all scores of a picture",
     "own_error": "one operator alone, on the reference's inputs",
 }
 REPORTED = "reported"

@@ -2,7 +2,8 @@
 
 Request: {reference, model (folder or .onnx file), images: how many}. Of a segmenter the BEST places that the
 original scores highest are compared: boxes and masks by what they have in common over what they cover
-together (IoU). Of a classifier, the likeliest label. Result: {kind, images: [{boxes, masks, label, finite}]}.
+together (IoU). Of a classifier, the likeliest label and the cosine of all scores. Result: {kind, images:
+[{boxes, masks, label, scores, finite}]}.
 """
 
 import sys
@@ -56,7 +57,8 @@ def compare(wanted: Any, got: Any, *, segments: bool, labels: int) -> dict[str, 
         return {"finite": False, "boxes": 0.0, "masks": 0.0, "label": 0.0}
     if not segments:
         same = int(wanted[0][0].argmax()) == int(got[0][0].argmax())
-        return {"finite": True, "boxes": None, "masks": None, "label": float(same)}
+        scores = cosine(wanted[0][0], got[0][0])
+        return {"finite": True, "boxes": None, "masks": None, "label": float(same), "scores": scores}
     a, b = wanted[0][0], got[0][0]
     scores = a[4 : 4 + labels].max(axis=0)
     places = numpy.argsort(-scores, kind="stable")[:BEST]
@@ -72,6 +74,17 @@ def compare(wanted: Any, got: Any, *, segments: bool, labels: int) -> dict[str, 
         "masks": float(numpy.mean(masks)),
         "label": float(numpy.mean(labelled)),
     }
+
+
+def cosine(wanted: Any, got: Any) -> float:
+    """Of all scores of a picture, about their mean: what is added to all of them changes no probability."""
+    import numpy
+
+    a, b = (numpy.asarray(x, dtype="float64").ravel() for x in (wanted, got))
+    if a.size > 2:
+        a, b = a - a.mean(), b - b.mean()
+    lengths = float(numpy.linalg.norm(a) * numpy.linalg.norm(b))
+    return float(a @ b) / lengths if lengths else float(numpy.array_equal(a, b))
 
 
 def overlap(a: Any, b: Any) -> float:
