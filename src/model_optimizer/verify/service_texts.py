@@ -73,18 +73,24 @@ def damage(wanted: Said, got: Said) -> str | None:
     """
     if got.text == wanted.text:
         return None
-    if None not in (wanted.tokens, got.tokens) and got.ended != "stop" and wanted.ended != "stop":
-        more = (got.tokens or 0) - (wanted.tokens or 0)
+    if _told(wanted) and got.tokens is not None and got.ended != "stop" and wanted.ended != "stop":
+        more = got.tokens - (wanted.tokens or 0)
         if more:
             return "tokens are missing in the stream" if more < 0 else "the stream holds tokens too many"
     if got.ended != "stop" and len(got.text) < len(wanted.text) and _whole_prefix(wanted, got):
         return "the answer ends early"
-    if Counter(got.text) == Counter(wanted.text) and len(got.pieces) > 2:
-        return "the pieces come in another order"
     at = first_difference(wanted, got)
-    if at < len(wanted.gaps) and SURE <= wanted.gaps[at] < float("inf"):
-        return f"it leaves the answer alone where the model is sure, by {wanted.gaps[at]:.1f} nats"
+    gap = wanted.gaps[at] if at < len(wanted.gaps) else float("inf")
+    if gap >= NEAR_TIE and Counter(got.text) == Counter(wanted.text) and len(got.pieces) > 2:
+        return "the pieces come in another order"
+    if SURE <= gap < float("inf"):
+        return f"it leaves the answer alone where the model is sure, by {gap:.1f} nats"
     return None
+
+
+def _told(alone: Said) -> bool:
+    """Whether the tokens that a server tells with a piece are those of it, and not of all so far."""
+    return alone.tokens is not None and (alone.asked is None or alone.tokens <= alone.asked)
 
 
 def _whole_prefix(wanted: Said, got: Said) -> bool:
@@ -167,7 +173,8 @@ def miscounted(said: Said, alone: Said | None) -> str | None:
         return None
     if usage.total is not None and usage.total != usage.prompt + usage.completion:
         return f"{usage.prompt} and {usage.completion} tokens are said to be {usage.total}"
-    if said.tokens is not None and usage.completion != said.tokens:
+    counted = said.tokens is not None and alone is not None and _told(alone) and said.ended != "stop"
+    if counted and usage.completion != said.tokens:
         return f"{said.tokens} tokens came, {usage.completion} are counted"
     if said.asked is not None and usage.completion > said.asked:
         return f"{said.asked} tokens were asked for, {usage.completion} are counted"
