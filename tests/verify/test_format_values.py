@@ -257,3 +257,13 @@ def test_a_plain_router_that_is_not_excluded(tmp_path: Path, engine: str, wrong:
     assert ("router" in broken(lint(folder, engine=engine))) == wrong
     config["quantization_config"]["ignore"] += ["re:.*mlp.gate$"]
     assert "router" not in broken(lint(write(tmp_path / "said", config, tensors), engine=engine))
+
+
+@pytest.mark.parametrize(("engine", "refused"), [("vllm==0.25.1", False), ("vllm==0.32.0", True)])
+def test_gptq_with_zero_points_is_refused_by_newer_releases(
+    tmp_path: Path, engine: str, refused: bool
+) -> None:
+    config, tensors = made.gptq()
+    config["quantization_config"] |= {"sym": False, "desc_act": False}
+    found = broken(lint(write(tmp_path / "x", config, tensors), engine=engine))
+    assert ("gptq_zero_points" in found) == refused

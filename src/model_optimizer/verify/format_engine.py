@@ -101,6 +101,7 @@ def refusals(checkpoint: Checkpoint, claims: Claims | None, found: Reader | None
         return
     there = {
         "act_order": any(kind.ordered and kind.group for kind in claims.kinds),
+        "gptq_zero_points": any(kind.layout == "gptq" and not kind.symmetric for kind in claims.kinds),
         "sparsity": bool(_keys(_described(checkpoint), "sparsity_config").get("targets")),
     }
     for name, present in there.items():
