@@ -18,9 +18,11 @@ from model_optimizer.core import (
     Lengths,
     ModelSpec,
     MoptError,
+    Narrowed,
     Plan,
     Progress,
     Record,
+    Run,
     Slo,
     UsageError,
     Verdict,
@@ -655,6 +657,7 @@ def optimize(asked: Optimization, runs: Path, *, progress: Progress) -> tuple[Pa
         command=("mopt", *sys.argv[1:]),
         version=__version__,
         created=datetime.now(UTC).isoformat(timespec="seconds"),
+        narrowed=_narrowed(asked.choices),
     )
     environments.ensure("onnx", progress=progress)
     folder = folders.create(runs, model.name)
@@ -663,8 +666,13 @@ def optimize(asked: Optimization, runs: Path, *, progress: Progress) -> tuple[Pa
     return folder.path, pipeline.optimize(folder, request, stages, progress)
 
 
-def resume(run: Path, choices: "Choices", *, progress: Progress) -> tuple[Path, Record]:
-    """Finish an interrupted run; what is there is not done again. Raises UsageError when it is no run."""
+def resume(
+    run: Path, *, texts: Path | None = None, seconds: float | None = None, progress: Progress
+) -> tuple[Path, Record]:
+    """Finish an interrupted run as it was asked; what is there is not done again.
+
+    `texts` and `seconds` (of each level of load) replace those of the run. Raises UsageError when it is none.
+    """
     from model_optimizer.flow import optimize as pipeline
     from model_optimizer.system import environments
     from model_optimizer.system import runs as folders
@@ -673,8 +681,33 @@ def resume(run: Path, choices: "Choices", *, progress: Progress) -> tuple[Path, 
     model = folder.read(ModelSpec, "model")
     if model is None:
         raise UsageError(f"`{run}` has no model.json", hint=("start a new run",))
+    choices = _choices(folder.read(Run, "run"), texts, seconds)
     environments.ensure("onnx", progress=progress)
     return folder.path, pipeline.optimize(folder, None, _wiring(choices, model).stages(), progress)
+
+
+def _narrowed(choices: "Choices") -> Narrowed:
+    return Narrowed(
+        engines=choices.engines,
+        schemes=choices.schemes,
+        budget_bytes=choices.budget_bytes,
+        texts=str(choices.texts.absolute()) if choices.texts else None,
+        seconds=choices.seconds,
+    )
+
+
+def _choices(run: Run | None, texts: Path | None, seconds: float | None) -> "Choices":
+    """What a run was asked, with what replaces it."""
+    from model_optimizer.flow.wiring import Choices
+
+    kept = run.narrowed if run is not None else Narrowed()
+    return Choices(
+        engines=kept.engines,
+        schemes=kept.schemes,
+        budget_bytes=kept.budget_bytes,
+        texts=texts or (Path(kept.texts) if kept.texts else None),
+        seconds=seconds or kept.seconds or Choices().seconds,
+    )
 
 
 def candidates(asked: Optimization, *, progress: Progress) -> "Options":

@@ -8,6 +8,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
+
+from model_optimizer import api
+from model_optimizer.cli.app import app
+from model_optimizer.core import ModelSpec
+from model_optimizer.flow import optimize as pipeline
+from model_optimizer.flow.optimize import Request
+from model_optimizer.flow.wiring import Choices, Wiring
+from model_optimizer.system import environments
+from model_optimizer.system.runs import RunFolder
 
 TINY = Path(__file__).parents[2] / "examples/models/tiny-qwen3"
 
@@ -79,6 +89,39 @@ def test_a_run_keeps_what_it_was_asked(tmp_path: Path) -> None:
     refused(optimize(TINY, "--resume", tmp_path), "a MODEL and --resume exclude each other")
     refused(optimize("--resume", tmp_path, "--dry-run"), "--dry-run and --resume exclude each other")
     refused(optimize("--resume", tmp_path), "is not a run folder")
+
+
+@pytest.mark.parametrize(("more", "seconds"), [((), 2.0), (("--for", "9s"), 9.0)])
+def test_a_run_that_was_killed_before_its_plan_goes_on_as_it_was_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, more: tuple[str, ...], seconds: float
+) -> None:
+    texts = tmp_path / "texts.txt"
+    texts.write_text("One.\n" * 100)
+    seen: list[Choices] = []
+    wiring = api._wiring  # pyright: ignore[reportPrivateUsage]
+
+    def killed(folder: RunFolder, request: Request | None, *_more: object) -> None:
+        if request is not None:
+            pipeline._begin(folder, request)  # pyright: ignore[reportPrivateUsage]
+        raise KeyboardInterrupt
+
+    def noted(choices: Choices, model: ModelSpec) -> Wiring:
+        seen.append(choices)
+        return wiring(choices, model)
+
+    monkeypatch.setattr(environments, "ensure", lambda *_words, **_more: None)
+    monkeypatch.setattr(pipeline, "optimize", killed)
+    monkeypatch.setattr(api, "_wiring", noted)
+    words = ["--engines", "onnxruntime", "--schemes", "int8-weight", "--vram", "2GiB", "--for", "2s"]
+    begin = ["optimize", str(TINY), "--runs", str(tmp_path / "runs"), *words, "--texts", str(texts)]
+    CliRunner().invoke(app, begin)
+    (made,) = (tmp_path / "runs").iterdir()
+    CliRunner().invoke(app, ["optimize", "--resume", str(made), *more])
+    first, again = seen
+    assert again.engines == ("onnxruntime",)
+    assert again.schemes == first.schemes == ("int8-weight",)
+    assert (again.budget_bytes, again.texts) == (first.budget_bytes, texts)
+    assert (first.seconds, again.seconds) == (2.0, seconds)
 
 
 def test_candidates_are_json_where_json_was_asked() -> None:

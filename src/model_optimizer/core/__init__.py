@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     )
     from .protocols import Check, Engine, Launch, Needs, Progress, RunWorker, Tool
     from .record import Candidate, Fate, Record
-    from .run import Run, Step
+    from .run import Narrowed, Run, Step
     from .scheme import Gate, Scheme
     from .verdict import Comparison, Verdict, worst
     from .workload import Slo, Workload
@@ -48,7 +48,7 @@ _HOME = {
     "plan": "Cost Crossover Derivation Estimate Link Nearest Plan Rejection Setting Source Spread Term",
     "protocols": "Check Engine Launch Needs Progress RunWorker Tool",
     "record": "Candidate Fate Record",
-    "run": "Run Step",
+    "run": "Narrowed Run Step",
     "scheme": "Gate Scheme",
     "verdict": "Comparison Verdict worst",
     "workload": "Slo Workload",
@@ -68,8 +68,8 @@ __all__ = [
     "Artifact", "AttentionKind", "Candidate", "Check", "ClientHealth", "Comparison", "Cost", "Cpu",
     "Crossover", "Derivation", "Engine", "Estimate", "Experts", "Fate", "Finding", "Fit", "FitQuestion",
     "Gate", "GgufModel", "Gpu", "GpuMemory", "Host", "HostError", "Launch", "LayerGroup", "Lengths",
-    "Link", "LoadPoint", "Lora", "MadeBy", "Measurement", "ModelSpec", "MoptError", "Nearest", "Needs",
-    "NoFeasiblePlan", "Percentiles", "Plan", "Progress", "Quantization", "ReadModel", "Record",
+    "Link", "LoadPoint", "Lora", "MadeBy", "Measurement", "ModelSpec", "MoptError", "Narrowed", "Nearest",
+    "Needs", "NoFeasiblePlan", "Percentiles", "Plan", "Progress", "Quantization", "ReadModel", "Record",
     "Rejection", "Run", "RunWorker", "Scheme", "Setting", "Slo", "Source", "Spread", "Status", "Step",
     "Task", "Term", "Tool", "ToolError", "UsageError", "Verdict", "Weight", "Workload", "worst",
 ]  # fmt: skip

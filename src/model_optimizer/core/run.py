@@ -17,6 +17,18 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Narrowed:
+    """What was asked of a run beside model, load and limits; it goes on with the same. `texts` is a path,
+    `seconds` how long each level of load is held."""
+
+    engines: tuple[str, ...] = ()
+    schemes: tuple[str, ...] = ()
+    budget_bytes: int | None = None
+    texts: str | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
     """The content of run.json. `steps` maps `plan`, `make onnxruntime-int8`, ... to their state."""
 
@@ -27,3 +39,4 @@ class Run:
     steps: Mapping[str, Step] = field(default_factory=dict[str, Step])
     winner: str | None = None
     because: str | None = None
+    narrowed: Narrowed = field(default_factory=Narrowed)

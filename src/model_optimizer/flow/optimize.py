@@ -14,7 +14,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from model_optimizer.core import (
     Measurement,
     ModelSpec,
     MoptError,
+    Narrowed,
     Needs,
     Plan,
     Progress,
@@ -85,6 +86,7 @@ class Request:
     command: tuple[str, ...]
     version: str
     created: str
+    narrowed: Narrowed = field(default_factory=Narrowed)
 
 
 def optimize(folder: RunFolder, request: Request | None, stages: Stages, progress: Progress) -> Record:
@@ -115,6 +117,7 @@ def _begin(folder: RunFolder, request: Request) -> None:
             version=request.version,
             created=request.created,
             model=request.model.name,
+            narrowed=request.narrowed,
         ),
         "run",
     )

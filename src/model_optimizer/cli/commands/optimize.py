@@ -94,8 +94,8 @@ def COMMAND(
     reporter = Reporter()
     try:
         if resume:
-            choices = Choices(texts=texts, seconds=seconds)
-            run, record = api.resume(resume, choices, progress=reporter)
+            longer = None if _is_default("seconds") else seconds
+            run, record = api.resume(resume, texts=texts, seconds=longer, progress=reporter)
         else:
             asked = api.Optimization(
                 model=model or "",
@@ -124,6 +124,10 @@ def COMMAND(
     raise click.exceptions.Exit(int(record.run.winner is None))
 
 
+def _is_default(name: str) -> bool:
+    return click.get_current_context().get_parameter_source(name) != click.core.ParameterSource.COMMANDLINE
+
+
 def _refuse_with_resume(model: str | None, dry_run: bool) -> None:
     """A run keeps what it was asked: other options would be ignored, so they are refused."""
     from model_optimizer.core import UsageError
@@ -132,11 +136,7 @@ def _refuse_with_resume(model: str | None, dry_run: bool) -> None:
         word = "--dry-run" if dry_run else "a MODEL"
         raise UsageError(f"{word} and --resume exclude each other", hint=("a run knows its model",))
     context = click.get_current_context()
-    given = [
-        name
-        for name in context.params
-        if name not in KEPT and context.get_parameter_source(name) == click.core.ParameterSource.COMMANDLINE
-    ]
+    given = [name for name in context.params if name not in KEPT and not _is_default(name)]
     if given:
         options = ", ".join(f"--{name.replace('_', '-')}" for name in given)
         hint = ("a run keeps what it was asked: start a new one",)
