@@ -267,3 +267,10 @@ def test_gptq_with_zero_points_is_refused_by_newer_releases(
     config["quantization_config"] |= {"sym": False, "desc_act": False}
     found = broken(lint(write(tmp_path / "x", config, tensors), engine=engine))
     assert ("gptq_zero_points" in found) == refused
+
+
+def test_a_table_of_relative_positions_is_no_linear_layer(tmp_path: Path) -> None:
+    """As MPNet and T5 have one."""
+    config, tensors = made.fp8()
+    tensors["encoder.relative_attention_bias.weight"] = ("F32", (32, 4))
+    assert not broken(lint(write(tmp_path / "x", config, tensors)))

@@ -78,7 +78,7 @@ def linear_layers(checkpoint: Checkpoint, claims: Claims | None) -> tuple[Layer,
 
 def _is_table(name: str) -> bool:
     last = name.rpartition(".")[2]
-    return "embed" in last or last in ("wte", "wpe", "word_embeddings")
+    return "embed" in last or last in ("wte", "wpe", "word_embeddings", "relative_attention_bias")
 
 
 def bytes_of_claimed(checkpoint: Checkpoint, layers: tuple[Layer, ...]) -> tuple[int, int]:
