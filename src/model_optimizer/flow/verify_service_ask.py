@@ -123,7 +123,7 @@ class Asker:
             for at, prompt in enumerate(prompts)
         )  # fmt: skip
 
-    def chat(self, body: Mapping[str, Any], *, stream: bool = False) -> tuple[int, dict[str, Any]]:
+    def chat(self, body: Mapping[str, Any], *, stream: bool = False) -> tuple[int, Mapping[str, Any]]:
         """A chat request: status, and the choice's message with `finish_reason`; of a refusal its `error`.
 
         Of a stream the parts are put together, as a client does.
@@ -168,7 +168,7 @@ def _first_line(body: Any) -> str:
     return str(said or "").strip().partition("\n")[0][:120]
 
 
-def joined(events: Iterable[dict[str, Any] | None]) -> dict[str, Any]:
+def joined(events: Iterable[Mapping[str, Any] | None]) -> Mapping[str, Any]:
     """The message whose parts these events are. Calls are told apart by their index."""
     message: dict[str, Any] = {}
     calls: dict[int, dict[str, str]] = {}
