@@ -18,6 +18,8 @@ from transformers import (
     BertConfig,
     BertForSequenceClassification,
     BertModel,
+    GPT2Config,
+    GPT2Model,
     MistralConfig,
     MistralForCausalLM,
     PreTrainedTokenizerFast,
@@ -100,7 +102,17 @@ def variant(**changed: Any) -> Qwen3Config:
 DECODER = variant()
 save("bert", BertModel(BertConfig(**SIZES)), "mean_tokens")
 save("qwen", Qwen3Model(DECODER), "lasttoken")
+ABSOLUTE = {
+    "n_embd": 64,
+    "n_layer": 2,
+    "n_head": 4,
+    "n_positions": LONGEST,
+    "eos_token_id": 1,
+    "pad_token_id": 0,
+}
+save("gpt2", GPT2Model(GPT2Config(vocab_size=VOCABULARY, **ABSOLUTE)), "lasttoken")
 save("cross", BertForSequenceClassification(BertConfig(**SIZES, num_labels=1)))
 save("lm", Qwen3ForCausalLM(DECODER))
 save("untied", Qwen3ForCausalLM(variant(tie_word_embeddings=False)))
+save("narrow", Qwen3ForCausalLM(variant(head_dim=8)))
 save("sliding", MistralForCausalLM(MistralConfig(**SIZES, num_key_value_heads=2, sliding_window=64)))

@@ -26,6 +26,7 @@ def answers(models: Path, drive: Any, tmp_path_factory: pytest.TempPathFactory) 
     jobs["rotated"] = {**build(models / "lm", out, "rotated", "fp32"), "plant": "other_rotation"}
     jobs["untied"] = build(models / "untied", out, "untied", "int4")
     jobs["sliding"] = build(models / "sliding", out, "sliding", "fp32")
+    jobs["narrow"] = build(models / "narrow", out, "narrow", "fp32")
     jobs["unknown"] = build(unknown, out, "unknown", "fp32")
     return {**dict(zip(jobs, drive(list(jobs.values())), strict=True)), "out": out}
 
@@ -55,6 +56,13 @@ def rename(folder: Path, architecture: str) -> None:
 def test_32_bits_are_the_same_model(answers: dict[str, Any]) -> None:
     assert answers["fp32"]["parity"]["largest_difference"] < 1e-5
     assert answers["fp32"]["weights"]["quantized"] == 0
+
+
+def test_what_was_built_and_cannot_be_run_is_an_error_with_a_hint(answers: dict[str, Any]) -> None:
+    """Heads of 8 numbers: the runtime's attention takes multiples of 16."""
+    error = answers["narrow"]["error"]
+    assert error["reference"] == "build-failed"
+    assert "head_size" in error["cause"][0] and error["hint"] == ["serve it with PyTorch or vLLM"]
 
 
 def test_8_bits_share_the_head_as_the_embedding_table(answers: dict[str, Any]) -> None:

@@ -151,7 +151,8 @@ def require_loaded(missing: Sequence[str], *, unused: str) -> None:
 
 def most_tokens(folder: Path, config: dict[str, Any]) -> int:
     """The longest input: the least of what the position table, the tokenizer and the model card allow."""
-    positions = config.get("max_position_embeddings")
+    # GPT-2 and its kin have another word for it.
+    positions = config.get("max_position_embeddings", config.get("n_positions"))
     limits = [int(positions)] if isinstance(positions, int) else []
     # RoBERTa and its kin count positions from the padding token on: 514 places hold 512 tokens.
     if limits and config.get("model_type") in {"roberta", "xlm-roberta", "camembert", "mpnet"}:

@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from _contract import blame, fail, progress
+from _contract import fail, progress
+from _onnx_refused import refuse
 
 KEPT_METADATA = ("pkg.torch.onnx.name_scopes", "pkg.torch.onnx.class_hierarchy")
 
@@ -25,6 +26,7 @@ def export_graph(
     """Write model.onnx with the `free` dimensions of the example."""
     import torch
 
+    require_numbers(module)
     named = isinstance(example, Mapping)
     try:
         with torch.no_grad():
@@ -40,8 +42,22 @@ def export_graph(
                 verbose=False,
             )
     except Exception as error:  # noqa: BLE001 - the exporter raises whatever the model's code meets
-        blame(error, "export-failed", f"PyTorch {torch.__version__} cannot export this model to ONNX")
+        refuse(error, module, example, free)
     finish_graph(program, path)
+
+
+def require_numbers(module: Any) -> None:
+    """Weights that are no numbers make every answer none, before and after: nothing could be compared."""
+    import torch
+
+    for name, weight in module.named_parameters():
+        if count := int((~torch.isfinite(weight)).sum()):
+            fail(
+                "broken-artifact",
+                "the checkpoint has weights that are no numbers",
+                [f"{count:,} of {weight.numel():,} numbers of `{name}` are infinite or NaN"],
+                ["take a checkpoint from before the training went wrong"],
+            )
 
 
 def finish_graph(program: Any, path: Path) -> None:

@@ -67,6 +67,13 @@ def job(request: dict[str, Any]) -> dict[str, Any]:
     rows = [[make_row(length, settings, dice) for length in case.lengths] for case in cases]
     wanted = [[answer_alone(model, row, inputs, pooling, normalize) for row in batch] for batch in rows]
 
+    if cases[-1].left and not pads_left(
+        wrap(model, pooling, normalize), cases[-1], rows[-1], wanted[-1], inputs, settings
+    ):
+        cases.pop()
+        left = "padded on the left PyTorch answers otherwise itself: pad on the right"
+        note = f"{note}; {left}" if note else left
+
     progress("exporting to ONNX", 0.2)
     path = out / "model.onnx"
     export(wrap(model, pooling, normalize), inputs, path, tokens, request["opset"], OUTPUT[task])
@@ -237,6 +244,27 @@ def answer_alone(
     return vector / numpy.linalg.norm(vector) if normalize else vector
 
 
+def pads_left(
+    module: Any,
+    case: Case,
+    batch: Sequence[dict[str, list[int]]],
+    wanted: Sequence[Any],
+    inputs: Sequence[str],
+    settings: Any,
+) -> bool:
+    """Whether the original answers the same to a batch that is padded on the left: positions that count from
+    the first place, as GPT-2's do, are others there.
+    """
+    import numpy
+    import torch
+
+    fed = {name: torch.from_numpy(array) for name, array in pad(batch, case, inputs, settings).items()}
+    with torch.no_grad():
+        got = module(**fed).numpy()
+    expected = numpy.stack(list(wanted))
+    return bool(numpy.abs(got - expected).max() <= TOLERANCE * (float(numpy.abs(expected).max()) or 1.0))
+
+
 def compare(
     path: Path,
     cases: Sequence[Case],
@@ -250,7 +278,7 @@ def compare(
 
     session = open_session(path)
     worst = 0.0
-    for case, batch, right in zip(cases, rows, wanted, strict=True):
+    for case, batch, right in zip(cases, rows, wanted, strict=False):
         got = session.run(None, pad(batch, case, inputs, settings))[0]
         expected = numpy.stack(list(right))
         scale = float(numpy.abs(expected).max()) or 1.0

@@ -34,6 +34,7 @@ from _contract import blame, brief, fail, main, progress
 PACKAGES = ("onnxruntime-genai", "onnxruntime", "torch", "transformers")
 TOKENS = 24
 # Of the largest logit: what separates rounding from a different computation, in full precision.
+INSTEAD = "serve it with PyTorch or vLLM"
 TOLERANCE = 2e-4
 # Below this the graph is not a rounded version of the model but another one.
 LEAST_COSINE = 0.5
@@ -121,10 +122,10 @@ def build(source: Path, out: Path, precision: str, given: list[str]) -> None:
                 "unsupported-architecture",
                 f"onnxruntime-genai {version} cannot build this architecture",
                 [brief(error)],
-                ["serve it with PyTorch or vLLM"],
+                [INSTEAD],
             )
         except Exception as error:  # noqa: BLE001 - the builder raises whatever a configuration lacks
-            blame(error, "build-failed", f"onnxruntime-genai {version} cannot build this model")
+            blame(error, "build-failed", f"onnxruntime-genai {version} cannot build this model", [INSTEAD])
 
 
 def share_the_head() -> None:
@@ -159,8 +160,11 @@ def compare(out: Path, tokens: list[int], wanted: Any, *, exact: bool) -> dict[s
     model = onnxruntime_genai.Model(str(out))
     parameters = onnxruntime_genai.GeneratorParams(model)
     parameters.set_search_options(max_length=max(len(tokens) + 1, window(out)), batch_size=1)
-    generator = onnxruntime_genai.Generator(model, parameters)
-    generator.append_tokens(numpy.array([tokens], dtype=numpy.int32))
+    try:
+        generator = onnxruntime_genai.Generator(model, parameters)
+        generator.append_tokens(numpy.array([tokens], dtype=numpy.int32))
+    except Exception as error:  # noqa: BLE001 - the library's errors share no base of their own
+        blame(error, "build-failed", "what onnxruntime-genai built cannot be run", [INSTEAD])
     got = numpy.array(generator.get_output("logits"))[0, :, : wanted.shape[-1]]
     difference = float(numpy.abs(got - wanted).max()) / (float(numpy.abs(wanted).max()) or 1.0)
     products = (got * wanted).sum(-1)
@@ -171,7 +175,7 @@ def compare(out: Path, tokens: list[int], wanted: Any, *, exact: bool) -> dict[s
             "export-differs",
             "what was built does not compute what the model computes",
             [f"logits differ by {difference:.2g} of the largest, their mean cosine is {cosine:.3f}"],
-            ["this architecture may not be supported fully; serve it with PyTorch or vLLM"],
+            [f"this architecture may not be supported fully; {INSTEAD}"],
         )
     return {"tokens": len(tokens), "largest_difference": difference, "mean_cosine": cosine}
 
