@@ -44,8 +44,8 @@ LISTED = frozenset({
     "GlmMoeDsaForCausalLM", "MixtralForCausalLM", "OlmoForCausalLM", "Olmo3ForCausalLM", "Phi3ForCausalLM",
     "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM", "Qwen3NextForCausalLM",
 })  # fmt: skip
-"""Of which llm-compressor 0.14 knows the layers that follow each norm; Mixtral was made. What it has of DeepSeek-V3
-fails at the first, dense layers (tried)."""
+"""Of which llm-compressor 0.14 knows the layers that follow each norm; Mixtral was made. What it has of
+DeepSeek-V3 fails at the first, dense layers (tried)."""
 
 LIKE_LLAMA = (
     "q_proj", "k_proj", "v_proj", "o_proj", "post_attention_layernorm", "gate_proj", "up_proj", "down_proj",
