@@ -14,7 +14,6 @@ from typing import Any, cast
 from model_optimizer.core import Artifact, Progress, RunWorker, digest
 from model_optimizer.core.paths import Chain, Hop
 from model_optimizer.system import files
-from model_optimizer.system import files
 from model_optimizer.system.making import Bench
 
 CHAIN = "chain.json"
