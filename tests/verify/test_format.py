@@ -239,6 +239,13 @@ def test_the_release_must_understand_the_description(tmp_path: Path) -> None:
     assert broken(lint(newer, engine="vllm==0.14.1")) == {}
 
 
+def test_a_release_that_is_not_known_is_said(tmp_path: Path) -> None:
+    folder = made.write(tmp_path / "x", *made.fp8())
+    said = rule(lint(folder, engine="vllm==9.9.9"), "release")
+    assert said.outcome == "pass" and "vLLM 9.9.9 is not in the facts; 0." in (said.where or "")
+    assert "release" not in {c.metric for c in lint(folder, engine="vllm==0.25.1").comparisons}
+
+
 def test_groups_must_be_whole_on_every_gpu(tmp_path: Path) -> None:
     folder = made.write(tmp_path / "x", *made.packed())
     assert broken(lint(folder, gpu="h100", tensor_parallel=1)) == {}

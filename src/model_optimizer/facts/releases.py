@@ -33,6 +33,12 @@ def nearest(wanted: str, known: Iterable[str]) -> str | None:
     return before[-1] if before else None
 
 
+def stand_in(wanted: str, known: Iterable[str]) -> str | None:
+    """The known version that stands for an unknown one; None for a known one, and for one before all."""
+    found = nearest(wanted, known)
+    return None if found is None or key(found) == key(wanted) else found
+
+
 def choose(engine: str, wanted: str, known: Mapping[str, Path]) -> Path:
     """The file of the nearest known release. UsageError lists the known ones when there is none."""
     found = nearest(wanted, known)

@@ -73,6 +73,8 @@ class Kit:
 def verify_quality(case: Case, wishes: Wishes, kit: Kit, desk: Desk, progress: Progress) -> Verdict:
     """The verdict; raises what `verify_candidate` raises, and UsageError for wishes that cannot be met."""
     extras = _extras(case, wishes, progress)
+    wanted = wishes.layers or wishes.sensitivity
+    by_layer = _layers(case, wishes, desk, progress) if wanted else ()  # refuses what it cannot read first
     served = case.served or _server(case.candidate, wishes, kit)
     asked = dataclasses.replace(
         case,
@@ -88,10 +90,7 @@ def verify_quality(case: Case, wishes: Wishes, kit: Kit, desk: Desk, progress: P
     elif served is not None and isinstance(case.candidate, Artifact):
         because = f"{verdict.because}; run by {served[1].TITLE}"
         verdict = dataclasses.replace(verdict, because=because, subject=case.candidate.path)
-    if wishes.layers or wishes.sensitivity:
-        found = _layers(case, wishes, desk, progress)
-        verdict = dataclasses.replace(verdict, comparisons=(*verdict.comparisons, *found))
-    return verdict
+    return dataclasses.replace(verdict, comparisons=(*verdict.comparisons, *by_layer))
 
 
 def _extras(case: Case, wishes: Wishes, progress: Progress) -> tuple[quality.Extra, ...]:

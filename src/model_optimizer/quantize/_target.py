@@ -8,7 +8,6 @@ from model_optimizer.core import Engine, Host, ModelSpec, NoFeasiblePlan, Scheme
 from model_optimizer.core.paths import Order
 from model_optimizer.core.site import GpuEngine, Site
 from model_optimizer.facts import compressed_tensors, gpus, releases, vllm
-from model_optimizer.facts.versions import key
 
 FORMATS = ("compressed_tensors", "modelopt")
 """What the quantizers for servers write; engines of graphs are reached by `mopt quantize --to`."""
@@ -112,14 +111,12 @@ def _release(engine: Engine, version: str) -> tuple[str, ...]:
     if not hasattr(engine, "versions"):
         return (f"releases of {engine.TITLE} are not told apart: {version} was not looked at",)
     known = cast("GpuEngine", engine).versions()
-    stands = releases.nearest(version, known)
-    if stands is None:
+    if releases.nearest(version, known) is None:
         raise UsageError(
             f"there is no {engine.TITLE} {version} in the facts", hint=(f"known: {', '.join(known)}",)
         )
-    if key(stands) == key(version):
-        return ()
-    return (f"{engine.TITLE} {version} is not in the facts; {stands} stands for it",)
+    stands = releases.stand_in(version, known)
+    return (f"{engine.TITLE} {version} is not in the facts; {stands} stands for it",) if stands else ()
 
 
 def _require_packing(scheme: Scheme, version: str) -> None:

@@ -91,6 +91,7 @@ def _rules(lint: Lint, checkpoint: format_checkpoint.Checkpoint) -> Iterator[Com
         format_tensors.fitting(checkpoint, layers, lint.spec),
         format_scales.values(checkpoint),
         format_values.finite(checkpoint),
+        format_engine.release(reader),
         format_engine.description(claims, reader),
         format_engine.refusals(checkpoint, claims, reader),
         format_engine.kernel(lint.artifact, claims, schemes, reader, lint.target),

@@ -7,7 +7,7 @@ from typing import cast
 
 from model_optimizer.core import Artifact, Comparison, Engine, Scheme, UsageError, plugins
 from model_optimizer.core.site import GpuEngine, Site
-from model_optimizer.facts import compressed_tensors, gpus, versions, vllm, vllm_checkpoints
+from model_optimizer.facts import compressed_tensors, gpus, releases, versions, vllm, vllm_checkpoints
 
 from . import format_claims as claiming
 from .format_checkpoint import Checkpoint
@@ -53,6 +53,16 @@ def reader(target: Target, engines: Mapping[str, Engine]) -> Reader | None:
     if name not in engines:
         raise UsageError(f"there is no engine `{word}`", hint=(f"known: {', '.join(engines)}",))
     return Reader(name=name, version=version or None, engine=engines[name])
+
+
+def release(found: Reader | None) -> Iterator[Comparison]:
+    """A release that is not in the facts is read by the rules of another one."""
+    if found is None or found.version is None or not hasattr(found.engine, "versions"):
+        return
+    stands = releases.stand_in(found.version, cast("GpuEngine", found.engine).versions())
+    if stands:
+        says = f"{found.engine.TITLE} {found.version} is not in the facts; {stands} stands for it"
+        yield remark("release", says, reference="facts/compatibility")
 
 
 def description(claims: Claims | None, found: Reader | None) -> Iterator[Comparison]:

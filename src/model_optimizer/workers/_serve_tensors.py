@@ -23,12 +23,19 @@ from litserve.utils import LitAPIStatus, ResponseBufferItem
 from pydantic import BaseModel, ConfigDict
 
 DATATYPES = {
-    "tensor(float)": "FP32", "tensor(float16)": "FP16", "tensor(int64)": "INT64",
-    "Float": "FP32", "Half": "FP16", "BFloat16": "FP32", "Int32": "INT32", "Int64": "INT64",
+    "tensor(float)": "FP32", "tensor(float16)": "FP16", "tensor(double)": "FP64", "tensor(bool)": "BOOL",
+    "tensor(int8)": "INT8", "tensor(int16)": "INT16", "tensor(int32)": "INT32", "tensor(int64)": "INT64",
+    "tensor(uint8)": "UINT8", "tensor(uint16)": "UINT16",
+    "Float": "FP32", "Half": "FP16", "BFloat16": "FP32", "Bool": "BOOL",
+    "Int8": "INT8", "UInt8": "UINT8", "Int32": "INT32", "Int64": "INT64",
 }  # fmt: skip
 """The protocol's words for the types of ONNX Runtime and of TensorRT. JSON has no BF16: it is widened."""
 
-NUMBERS = {"FP32": "float32", "FP16": "float16", "INT32": "int32", "INT64": "int64"}
+NUMBERS = {
+    "FP64": "float64", "FP32": "float32", "FP16": "float16", "BOOL": "bool",
+    "INT8": "int8", "INT16": "int16", "INT32": "int32", "INT64": "int64",
+    "UINT8": "uint8", "UINT16": "uint16",
+}  # fmt: skip
 MOST_NUMBERS = 64 * 2**20
 
 
@@ -149,7 +156,9 @@ def arrays_of(tensors: list[Any], facts: dict[str, Any]) -> dict[str, Any]:
     given = {tensor.name: tensor for tensor in tensors}
     found: dict[str, Any] = {}
     for value in facts["inputs"]:
-        tensor, kind = given.get(value["name"]), DATATYPES[value["type"]]
+        tensor, kind = given.get(value["name"]), DATATYPES.get(value["type"])
+        if kind is None:
+            raise Refused(400, f"`{value['name']}` is {value['type']}, which is no number", code="datatype")
         if tensor is None:
             raise Refused(400, f"the input `{value['name']}` is missing", code="inputs", param="inputs")
         if tensor.datatype != kind:
@@ -173,9 +182,9 @@ def arrays_of(tensors: list[Any], facts: dict[str, Any]) -> dict[str, Any]:
             )
         try:
             array = np.asarray(tensor.data, dtype=NUMBERS[kind]).ravel()
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, OverflowError):
             raise Refused(
-                400, f"`{tensor.name}` holds what is no number", code="data", param="inputs"
+                400, f"`{tensor.name}` holds what is no number of {kind}", code="data", param="inputs"
             ) from None
         if array.size != count:
             raise Refused(
