@@ -20,11 +20,11 @@ def silent(_text: str, _share: float | None) -> None: ...
 
 
 @pytest.fixture(scope="module")
-def int4(llm_compressor_env_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def made(llm_compressor_env_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     del llm_compressor_env_python
     asked = Asked(wanted=Wanted(), target=Target())
-    found = api.plan_quantization(str(TINY), scheme="int4_rtn", to=None, asked=asked)
-    out = tmp_path_factory.mktemp("made") / "int4"
+    found = api.plan_quantization(str(TINY), scheme="fp8", to=None, asked=asked)
+    out = tmp_path_factory.mktemp("made") / "fp8"
     api.quantize(found, out, progress=silent)
     return out
 
@@ -61,13 +61,13 @@ def got(verdict: Verdict, metric: str) -> float:
     return next(c.got for c in verdict.comparisons if c.metric == metric) or 0.0
 
 
-def test_the_linter_finds_nothing_in_it(int4: Path) -> None:
-    verdict = api.verify(str(int4), layer="format", progress=silent, wishes=Wishes(engine="vllm_cpu"))
+def test_the_linter_finds_nothing_in_it(made: Path) -> None:
+    verdict = api.verify(str(made), layer="format", progress=silent, wishes=Wishes(engine="vllm_cpu"))
     assert verdict.outcome == "pass", verdict.because
 
 
-def test_in_pytorch_with_its_layers(int4: Path, texts: Path) -> None:
-    verdict = check(int4, texts, Wishes(engine=PYTORCH, sensitivity=True, max_tokens=64))
+def test_in_pytorch_with_its_layers(made: Path, texts: Path) -> None:
+    verdict = check(made, texts, Wishes(engine=PYTORCH, sensitivity=True, max_tokens=64))
     assert 0.8 < got(verdict, "recovery") < 1.02
     assert "nothing is said of an engine's kernels" in (verdict.because or "")
     errors = [c.got for c in verdict.comparisons if c.metric == "layer_error"]
@@ -82,12 +82,12 @@ def test_in_pytorch_with_its_layers(int4: Path, texts: Path) -> None:
 
 
 def test_behind_the_engine_that_serves_it(
-    int4: Path, texts: Path, tasks: Path, vllm_cpu_env_python: Path
+    made: Path, texts: Path, tasks: Path, vllm_cpu_env_python: Path
 ) -> None:
     del vllm_cpu_env_python
-    verdict = check(int4, texts, Wishes(engine="vllm_cpu", max_tokens=64, tasks=tasks))
+    verdict = check(made, texts, Wishes(engine="vllm_cpu", max_tokens=64, tasks=tasks))
     assert 0.8 < got(verdict, "recovery") < 1.02
     assert got(verdict, "kl") > 0.001
     assert got(verdict, "task_accuracy_reference") > 0.8
-    assert verdict.subject == str(int4)
+    assert verdict.subject == str(made)
     assert "vLLM (CPU build)" in (verdict.because or "")

@@ -121,6 +121,19 @@ def test_time_per_token_that_grows() -> None:
     assert drift(answers(*(1 + (n % 7 == 0) * n for n in range(48)))) == "pass"  # some slow ones
 
 
+def test_an_answer_that_waits_once_is_no_starvation() -> None:
+    def answers(*slow: int) -> tuple[Said, ...]:
+        return tuple(replace(ALONE[n % 4], seconds=2.0 if n in slow else 0.01) for n in range(48))
+
+    def starved(together: tuple[Said, ...], again: tuple[Said, ...] = ()) -> str:
+        return outcomes(seen(together, again=again))["starvation"]
+
+    assert starved(answers(20)) == "fail"
+    assert starved(answers(20), answers(7)) == "fail"
+    assert starved(answers(20), answers()) == "pass"
+    assert starved(answers()) == "pass"
+
+
 def test_a_server_that_slows_down_is_asked_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     judged: list[Seen] = []
     monkeypatch.setattr(

@@ -23,7 +23,7 @@ from model_optimizer.core import (
 )
 from model_optimizer.serve import list_served
 from model_optimizer.system import files, telemetry
-from model_optimizer.verify.service import slows_down, verify_service
+from model_optimizer.verify.service import slows_down, starves, verify_service
 from model_optimizer.verify.service_seen import Feature, Resting, Said, Seen, Told
 
 from .verify_inside import Inside
@@ -52,7 +52,8 @@ def verify(
         with ThreadPoolExecutor(inside.concurrency) as pool:
             order = [(n * 7 + n // PROMPTS) % PROMPTS for n in range(inside.requests)]
             together = tuple(pool.map(ask, order))
-            again = tuple(pool.map(ask, order)) if slows_down(together, inside.concurrency) else ()
+            odd = slows_down(together, inside.concurrency) or starves(together, inside.concurrency)
+            again = tuple(pool.map(ask, order)) if odd else ()
         slower = yardstick_s() / work if again else 1.0
         listed = asker.embed_all() if task == "embed" else ()
         # What may end a server comes last: a model without a grammar for its tokens has done so.
