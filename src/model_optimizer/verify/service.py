@@ -94,7 +94,7 @@ def starves(together: Sequence[Said], concurrency: int) -> bool:
 
 
 def _starved(seen: Seen) -> Judged:
-    """The slowest answer under load beside the median, since all ask for as much; it fails where a second look
+    """The slowest answer under load beside the median, since all ask as much; it fails where a second look
     agrees: a lost packet or other work on the machine may hold up one answer once.
     """
     ratio, slowest, late = _slowest(seen.together, seen.concurrency)

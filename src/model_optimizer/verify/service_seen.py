@@ -73,8 +73,8 @@ class Told:
 class Seen:
     """All that was seen of a server. `markers[i]` is a word that only prompt i holds.
 
-    `again` is as `together`, asked once more after it where later ones were slower or one waited; `listed` are
-    the vectors that all prompts got in one request. `broke` says why there is no point of a load at all.
+    `again` is as `together`, asked once more after it where later ones were slower or one waited; `listed`
+    are the vectors that all prompts got in one request. `broke` says why there is no point of a load at all.
     `machine_slower` is how many times as long the same work of our own took after the load as before it.
     """
 
