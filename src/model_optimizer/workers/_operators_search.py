@@ -416,7 +416,7 @@ def blame_scale(graph: Graph, found: Found, limit: float) -> int:
         inner = [n for n in found.piece if n <= dequantize]
         asked = [v for v in (before, after) if v not in found.inputs]
         got = {**found.inputs, **graph.alone(inner, found.inputs, asked)}
-        if apart(got[after], got[before]) > limit / 2:
+        if apart(got[after], got[before]) > min(limit, found.own) / 2:
             return quantize if _undoes(graph, quantize, dequantize) else dequantize
     return weights[0] if weights and pairs else last
 
