@@ -66,6 +66,7 @@ def test_the_linter_finds_nothing_in_it(made: Path) -> None:
     assert verdict.outcome == "pass", verdict.because
 
 
+@pytest.mark.slow
 def test_in_pytorch_with_its_layers(made: Path, texts: Path) -> None:
     verdict = check(made, texts, Wishes(engine=PYTORCH, sensitivity=True, max_tokens=64))
     assert 0.8 < got(verdict, "recovery") < 1.02
@@ -81,6 +82,7 @@ def test_in_pytorch_with_its_layers(made: Path, texts: Path) -> None:
     assert sensitive(verdict)[0].startswith("model.layers.")
 
 
+@pytest.mark.slow
 def test_behind_the_engine_that_serves_it(
     made: Path, texts: Path, tasks: Path, vllm_cpu_env_python: Path
 ) -> None:
