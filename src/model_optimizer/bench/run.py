@@ -193,7 +193,7 @@ class _Course:
             return search.Probe(
                 met=point.met or 0,
                 total=max(planned, ended) if point.aborted else ended,
-                kept_up=not (is_open and point.steady is False and (point.drift or 0.0) > 0),
+                kept_up=not (is_open and point.rises),
                 aborted=bool(point.aborted),
                 interrupted=point.interrupted,
             )

@@ -15,7 +15,7 @@ from .level import Driven
 from .percentiles import percentiles
 from .sampler import Sampled
 from .vllm_block import vllm_bench
-from .window import Window, shares_inside, window
+from .window import Window, share_inside, window
 
 _LEAST_TO_JUDGE = 20
 
@@ -41,6 +41,9 @@ DEFINITIONS: Mapping[str, str] = {
 }
 
 
+Shares = Sequence[tuple[Outcome, float]]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
     """What a point is judged by, beside what was driven. `exact` prompts have the wanted length."""
@@ -62,7 +65,8 @@ def load_point(driven: Driven | Sequence[Driven], judged: Judged) -> LoadPoint:
     began = [o for run, span in pairs for o in run.outcomes if span.counts(o)]
     done = sorted((o for o in began if o.completed), key=lambda o: o.scheduled_ns)
     failed = len(began) - len(done)
-    shares = [(o, share) for run, span in pairs for o, share in shares_inside(run, span) if o.completed]
+    each = [_shares(run, span) for run, span in pairs]
+    shares = [counted for counts in each for counted in counts]
     is_open = last.level.arrivals != "closed"
     scheduled, sent = (_latencies(done, failed, generates, s) for s in (True, False))
     headline = scheduled if is_open else sent
@@ -79,7 +83,7 @@ def load_point(driven: Driven | Sequence[Driven], judged: Judged) -> LoadPoint:
         error_examples={o.error: o.detail or "" for o in reversed(began) if o.error},
         window_s=seconds,
         window=spans[-1].rule if len(runs) == 1 else f"{len(runs)} runs, the last {spans[-1].rule}",
-        requests_per_s=_rate(sum(share for _, share in shares), seconds),
+        requests_per_s=_rate(_requests(shares), seconds),
         input_tokens_per_s=_input_rate(shares, seconds),
         output_tokens_per_s=_output_rate(pairs, seconds) if generates else None,
         goodput_requests_per_s=_rate(good, seconds),
@@ -105,8 +109,8 @@ def load_point(driven: Driven | Sequence[Driven], judged: Judged) -> LoadPoint:
         memory_source=judged.sampled.memory_source,
         client=worst(
             tuple(
-                health(run, headline, _finished_rate(run, span), judged.ceiling_requests_per_s)
-                for run, span in pairs
+                health(run, headline, _rate(_requests(counts), span.seconds), judged.ceiling_requests_per_s)
+                for (run, span), counts in zip(pairs, each, strict=True)
             )
         ),
         vllm_bench=vllm_bench(last.outcomes, judged.slo, generates=generates),
@@ -121,8 +125,14 @@ def load_point(driven: Driven | Sequence[Driven], judged: Judged) -> LoadPoint:
     )
 
 
-def _finished_rate(run: Driven, span: Window) -> float | None:
-    return _rate(sum(share for o, share in shares_inside(run, span) if o.completed), span.seconds)
+def _shares(run: Driven, span: Window) -> Shares:
+    """The requests that rates count, each with its share."""
+    shares = ((o, share_inside(o, run, span)) for o in run.outcomes if o.completed)
+    return [(o, share) for o, share in shares if share > 0]
+
+
+def _requests(shares: Shares) -> float:
+    return sum(share for _, share in shares)
 
 
 def _energy(sampled: Sampled, spans: Sequence[Window]) -> float | None:
@@ -186,7 +196,7 @@ def _rate(count: float, seconds: float) -> float | None:
     return count / seconds if seconds > 0 else None
 
 
-def _input_rate(shares: Sequence[tuple[Outcome, float]], seconds: float) -> float | None:
+def _input_rate(shares: Shares, seconds: float) -> float | None:
     if not shares or any(o.prompt_tokens is None for o, _ in shares):
         return None
     return _rate(sum((o.prompt_tokens or 0) * share for o, share in shares), seconds)
@@ -199,14 +209,13 @@ def _output_rate(pairs: Sequence[tuple[Driven, Window]], seconds: float) -> floa
     """
     total = 0.0
     for run, span in pairs:
-        shares = {id(o): share for o, share in shares_inside(run, span)}
         for outcome in run.outcomes:
             if not outcome.completed or (span.whole and not outcome.measured):
                 continue
             if outcome.tokens is None:
                 return None
             times = outcome.token_ns
-            share = sum(map(span.holds, times)) / len(times) if times else shares.get(id(outcome), 0.0)
+            share = sum(map(span.holds, times)) / len(times) if times else share_inside(outcome, run, span)
             total += outcome.tokens * share
     return _rate(total, seconds)
 

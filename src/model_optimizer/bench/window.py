@@ -67,24 +67,18 @@ def _steadiness(driven: Driven, measured: Sequence[Outcome]) -> Steadiness:
     return judge([e2e_ms(o, scheduled=is_open) for o in ordered])
 
 
-def shares_inside(driven: Driven, span: Window) -> list[tuple[Outcome, float]]:
-    """Requests that rates count, each with the share of it that they count.
+def share_inside(outcome: Outcome, driven: Driven, span: Window) -> float:
+    """The share of a request that rates count.
 
     In an open loop what ended in the window counts whole, whenever it began: a queue that grows would make
     work under way look like work done. In a closed loop a request counts by the share of its time that lies
     in the window: with equal lengths answers end in waves, and a window that ends before a wave would count
     everything that was computed of it as nothing.
     """
-    counted = [o for o in driven.outcomes if o.measured or not span.whole]
-    if span.whole or driven.level.arrivals != "closed":
-        return [(o, 1.0) for o in counted if span.holds(o.last_ns)]
-    return [(o, share) for o in counted if (share := _share(o, span)) > 0]
-
-
-def _share(outcome: Outcome, span: Window) -> float:
-    """Of the time from sending to the last token, the part within the window."""
+    if span.whole and not outcome.measured:
+        return 0.0
     begin, end = outcome.sent_ns or outcome.scheduled_ns, outcome.last_ns
-    if end <= begin:
+    if span.whole or driven.level.arrivals != "closed" or end <= begin:
         return float(span.holds(end))
     return max(0, min(end, span.end_ns) - max(begin, span.begin_ns)) / (end - begin)
 

@@ -96,7 +96,7 @@ class LoadPoint:
 
     The window is `window_s` long and leaves out warm-up and drain; `window` says where it begins and
     ends. `ttft_ms` and `e2e_ms` start at `start`; both starts are kept beside them. Percentiles and
-    `completed`, `failed` are of the requests that began in the window, rates of what finished in it.
+    `completed`, `failed` are of the requests that began in the window, rates of what was done in it.
     `attainment` is the share of those requests that met every limit. `energy_j` is None where it could
     not be measured; `energy_source` says how it was.
 
@@ -151,6 +151,11 @@ class LoadPoint:
     runs: int = 1
     half_widths: Mapping[str, float | None] = field(default_factory=dict[str, float | None])
     resolved: bool | None = None
+
+    @property
+    def rises(self) -> bool:
+        """Whether latency grew within the window; one that falls belongs to a server that warms up."""
+        return self.steady is False and (self.drift is None or self.drift > 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -59,7 +59,7 @@ def verify(
         # What may end a server comes last: a model without a grammar for its tokens has done so.
         progress("load", 0.5)
         point, broke = _load(url, asker.model, inside, seed, task)
-        if point and point.steady is False and (point.drift or 0.0) > 0:  # others may have worked here too
+        if point and point.rises:  # others may have worked here too
             progress("load, once more", 0.65)
             point, broke = _load(url, asker.model, inside, seed, task)
         promised: tuple[Feature, ...] = ()

@@ -214,10 +214,9 @@ def _load(point: LoadPoint, slo: Slo) -> tuple[Judged, ...]:
             )
         )  # fmt: skip
     if point.steady is not None:
-        fine = point.steady or (point.drift or 0.0) < 0
         found.append(
             limit(
-                "steady", point.drift, "no rise", fine, samples=point.completed,
+                "steady", point.drift, "no rise", not point.rises, samples=point.completed,
                 where=point.steady_because or "second half of the load beside the first",
                 because=f"latency rose by {point.drift or 0:.0%} within the load",
             )
