@@ -29,7 +29,7 @@ if TYPE_CHECKING:
         Spread,
         Term,
     )
-    from .protocols import Check, Engine, Launch, Needs, Progress, RunWorker, Tool
+    from .protocols import Check, Engine, Launch, Needs, Progress, RunWorker, Tool, lacking
     from .record import Candidate, Fate, Record
     from .run import Narrowed, Run, Step
     from .scheme import Gate, Scheme
@@ -46,7 +46,7 @@ _HOME = {
     "measurement": "ClientHealth LoadPoint Measurement Percentiles",
     "model": "AttentionKind Experts LayerGroup ModelSpec Quantization Task Weight",
     "plan": "Cost Crossover Derivation Estimate Link Nearest Plan Rejection Setting Source Spread Term",
-    "protocols": "Check Engine Launch Needs Progress RunWorker Tool",
+    "protocols": "Check Engine Launch Needs Progress RunWorker Tool lacking",
     "record": "Candidate Fate Record",
     "run": "Narrowed Run Step",
     "scheme": "Gate Scheme",
@@ -71,5 +71,5 @@ __all__ = [
     "Link", "LoadPoint", "Lora", "MadeBy", "Measurement", "ModelSpec", "MoptError", "Narrowed", "Nearest",
     "Needs", "NoFeasiblePlan", "Percentiles", "Plan", "Progress", "Quantization", "ReadModel", "Record",
     "Rejection", "Run", "RunWorker", "Scheme", "Setting", "Slo", "Source", "Spread", "Status", "Step",
-    "Task", "Term", "Tool", "ToolError", "UsageError", "Verdict", "Weight", "Workload", "worst",
+    "Task", "Term", "Tool", "ToolError", "UsageError", "Verdict", "Weight", "Workload", "lacking", "worst",
 ]  # fmt: skip

@@ -128,3 +128,9 @@ class Engine(Protocol):
     ) -> tuple[Setting, ...]: ...
 
     def launch(self, plan: Plan, port: int) -> Launch: ...
+
+
+def lacking(engine: Engine, model: ModelSpec, scheme: Scheme, host: Host) -> str | None:
+    """Why an engine cannot compute a scheme of a model on a host; None where it can, or does not say."""
+    lacks: Callable[[ModelSpec, Scheme, Host], str | None] | None = getattr(engine, "lacks", None)
+    return lacks(model, scheme, host) if lacks else None

@@ -23,15 +23,12 @@ from model_optimizer.core import (
     Slo,
     Workload,
     digest,
+    lacking,
     units,
 )
 
 FindPath = Callable[[str, str], tuple[str, ...] | None]
 """(scheme, format) -> the tools that make it from the checkpoint, () when it is already there."""
-
-
-Lacks = Callable[[ModelSpec, Scheme, Host], str | None]
-"""What an engine may say of a scheme that this machine cannot compute."""
 
 ANY = "any scheme"
 """The scheme of a rejection that concerns the whole engine: said once, not once a scheme."""
@@ -158,8 +155,7 @@ class _Judge:
         if held := self._held_back(engine_name, scheme_name, route[1]):
             return held
         scheme = self._schemes[scheme_name]
-        lacks: Lacks = getattr(engine, "lacks", lambda model, scheme, host: None)
-        if missing := lacks(question.model, scheme, question.host):
+        if missing := lacking(engine, question.model, scheme, question.host):
             return self._reject(engine_name, scheme_name, missing, "the engine's own description")
         estimate = Estimate(
             memory=engine.memory(question.model, scheme, question.workload),

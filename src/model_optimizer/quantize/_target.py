@@ -1,10 +1,10 @@
 """Where a checkpoint is to run: pairs that cannot work are refused from the facts, before the first byte."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from model_optimizer.core import Engine, Host, ModelSpec, NoFeasiblePlan, Scheme, UsageError, plugins
+from model_optimizer.core import Engine, Host, NoFeasiblePlan, Scheme, UsageError, lacking, plugins
 from model_optimizer.core.paths import Order
 from model_optimizer.core.site import GpuEngine, Site
 from model_optimizer.facts import compressed_tensors, gpus, releases, vllm
@@ -12,8 +12,6 @@ from model_optimizer.facts import compressed_tensors, gpus, releases, vllm
 FORMATS = ("compressed_tensors", "modelopt")
 """What the quantizers for servers write; engines of graphs are reached by `mopt quantize --to`."""
 
-
-Lacks = Callable[[ModelSpec, Scheme, Host], str | None]
 
 PACKINGS = {"nvfp4": "nvfp4-pack-quantized", "mxfp4": "mxfp4-pack-quantized"}
 """What compressed-tensors calls formats that not every release of it knows."""
@@ -83,15 +81,14 @@ def require_kernels(
     name, _version = engine_of(target, engines)
     if name is None:
         return ()
-    lacks: Lacks = getattr(engines[name], "lacks", lambda model, scheme, host: None)
-    if nowhere := lacks(order.model, scheme, Host()):
+    if nowhere := lacking(engines[name], order.model, scheme, Host()):
         raise NoFeasiblePlan(
             f"{engines[name].TITLE} does not run `{order.model.name}` in `{scheme.name}`",
             cause=(nowhere,),
             hint=("take another engine, or serve the model in 16 bits",),
             reference="not-with-this-engine",
         )
-    here = lacks(order.model, scheme, host)
+    here = lacking(engines[name], order.model, scheme, host)
     return (f"it will not run on this machine: {here}",) if here else ()
 
 

@@ -16,10 +16,9 @@ from model_optimizer.core import (
     Slo,
     UsageError,
     Workload,
+    lacking,
 )
 from model_optimizer.core.model import Task
-
-Lacks = Callable[[ModelSpec, Scheme, Host], str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +46,7 @@ def plain_plan(
     idle = {name for name, engine in engines.items() if _idle(engine, host)}
     name = _engine(artifact, scheme, wish.engine, engines, devices, idle)
     engine = engines[name]
-    lacks: Lacks = getattr(engine, "lacks", lambda model, scheme, host: None)
-    if missing := lacks(model, schemes[scheme], host):
+    if missing := lacking(engine, model, schemes[scheme], host):
         raise HostError(
             f"{engine.TITLE} cannot compute `{scheme}` on this machine",
             cause=(missing,),
