@@ -172,7 +172,7 @@ def test_weights_that_are_not_whole_are_named(tmp_path: Path, have: int | None, 
     if have is not None:
         (tmp_path / "net.bin").write_bytes(bytes(have))
     with pytest.raises(UsageError) as caught:
-        onnx_files.content_digest(path)
+        onnx_files.content_digest(path, onnx_header.read(path))
     assert (caught.value.reference, caught.value.cause) == ("external-data-missing", (says,))
 
 

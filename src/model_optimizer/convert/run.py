@@ -141,7 +141,7 @@ def onnx_source(path: Path) -> tuple[ModelSpec, Artifact]:
         scheme=header.scheme,
         task="vision",
         bytes=onnx_files.size_bytes(path, header),
-        digest=onnx_files.content_digest(path),
+        digest=onnx_files.content_digest(path, header),
     )
     return spec, made
 

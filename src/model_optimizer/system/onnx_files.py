@@ -8,7 +8,6 @@ from pathlib import Path
 
 from model_optimizer.core import UsageError, digest
 
-from . import onnx_header
 from .onnx_header import Header
 
 
@@ -25,9 +24,9 @@ def size_bytes(path: Path, header: Header) -> int:
     return sum(file.stat().st_size for file in (path, *beside(path, header)))
 
 
-def content_digest(path: Path) -> str:
+def content_digest(path: Path, header: Header) -> str:
     """Of the file, where all is in it; else of the names and contents of its files. Raises UsageError."""
-    files = beside(path, onnx_header.read(path))
+    files = beside(path, header)
     if not files:
         return digest.of_path(path)
     named = {".": path, **{file.relative_to(path.parent).as_posix(): file for file in files}}
