@@ -15,8 +15,6 @@ the most. A server with `verify` (a list of options) is asked by `mopt verify UR
 
 import argparse
 import json
-import os
-import signal
 import statistics
 import subprocess
 import sys
@@ -25,7 +23,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from measure_vllm_starts import ENVIRONMENT, KEPT, numbers
+from measure_vllm_starts import ENVIRONMENT, KEPT, numbers, stop
 
 PROMPT_TOKENS, OUTPUT_TOKENS = 512, 128
 FIRST_PORT = 8130
@@ -59,7 +57,7 @@ def main() -> None:
             keep(arguments.out, servers, rounds)
         finally:
             for server in servers:
-                server.stop()
+                stop(server.process)
     for row in table(rounds):
         print(json.dumps(row), flush=True)
 
@@ -133,15 +131,6 @@ class Server:
         found |= {"numbers": numbers(text), "lines": [line for line in lines if KEPT.search(line)][:60]}
         found |= {"verdict": self.verdict} if self.verdict else {}
         return found if self.ready else {**found, "log_end": lines[-25:]}
-
-    def stop(self) -> None:
-        for sign, patience in ((signal.SIGINT, 8), (signal.SIGKILL, 8)):
-            if self.process.poll() is None:
-                os.killpg(self.process.pid, sign)
-                try:
-                    self.process.wait(patience)
-                except subprocess.TimeoutExpired:
-                    continue
 
 
 def wait(servers: list[Server], end: float) -> None:
